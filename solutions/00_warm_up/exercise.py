@@ -10,8 +10,7 @@ import math
 
 import torch
 
-from attn_course import reference
-from attn_course.probes import from_numpy, load_oracles, properties
+from attn_course.probes import load_oracles, properties
 
 oracles, probes = load_oracles("00_warm_up")
 
@@ -26,7 +25,7 @@ oracles, probes = load_oracles("00_warm_up")
 # - It is right for every finite score, however large: the weights of `[1000, 0]` are `[1, 0]`.
 #   A score of `-inf` gets weight 0, as long as one score of its row is finite.
 # - `scores` itself stays as it was, and gradients flow through.
-# - The point is to build it from `exp`, sums and the like, so leave `torch.softmax` and its relatives aside.
+# - Build it from `exp` and sums: `torch.softmax` and its relatives are not allowed.
 #
 # By hand: the scores `[ln 1, ln 3]` have exponentials 1 and 3, so the weights are `[0.25, 0.75]`.
 #
@@ -109,12 +108,12 @@ probe.gradient(probe.normal(3, 5), dim=0)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. A softmax that may not look everywhere
+# ## 2. A softmax over allowed positions
 #
 # `masked_softmax(scores, attn_mask, dim=-1)` is a softmax over the allowed positions only.
 #
 # - `attn_mask` is a boolean tensor, True = may attend; its shape is that of `scores`, or broadcasts to it.
-# - A forbidden position gets weight exactly 0, and its score has no influence, however large it is: the weights are as if it were not there.
+# - A forbidden position gets weight exactly 0, and its score has no influence on the other weights, however large it is.
 # - A row in which nothing is allowed gets weights 0, not NaN, and gradient 0.
 # - For the rest it keeps the promises of `stable_softmax`: shape, dtype, large scores, any `dim`, inputs untouched, right gradients.
 #
@@ -123,7 +122,7 @@ probe.gradient(probe.normal(3, 5), dim=0)
 # <details><summary>Hint</summary>
 #
 # What score has an exponential of exactly zero?
-# Give it to the forbidden positions *before* anything else, and then look at what happens to a row that holds nothing else.
+# Give it to the forbidden positions *before* anything else. Then check what happens to a row in which every position is forbidden.
 #
 # </details>
 
@@ -140,7 +139,7 @@ def masked_softmax(scores, attn_mask, dim=-1):
 
 
 # %% nbgrader={"grade_id": "masked_softmax-values", "grade": true, "points": 2}
-# The example by hand; then a mask of one's own for every row.
+# The example by hand; then a mask for each row.
 probe = probes(masked_softmax=masked_softmax)
 probe.equals(torch.tensor([1.0, 3.0, 148.413]).log(), torch.tensor([True, True, False]), dim=0)
 scores = torch.tensor([[1.0, 2.0, 3.0], [1.0, 0.0, -1.0]])
@@ -152,7 +151,7 @@ probe.equals(probe.normal(3, 5), torch.ones(3, 5, dtype=torch.bool))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "masked_softmax-no_influence", "grade": true, "points": 1}
-# Whatever score stands at a forbidden position: its weight is exactly 0 and nobody else notices.
+# A forbidden score has weight exactly 0 and changes no other weight.
 probe = probes(masked_softmax=masked_softmax)
 mask = torch.tensor([True, False, True])
 probe.holds(properties.zero_where_masked(mask=1), torch.tensor([1.0, 2.0, 3.0]), mask)
@@ -216,12 +215,12 @@ probe.gradient(probe.normal(3, 5), mask)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3. A mean in which some count more
+# ## 3. A weighted mean
 #
-# `weighted_mean(weights, value)` returns $\frac{\sum_s w_s\, v_s}{\sum_s w_s}$, the mean of vectors in which each counts by its weight.
+# `weighted_mean(weights, value)` returns $\frac{\sum_s w_s\, v_s}{\sum_s w_s}$: the mean of vectors, each counted by its weight.
 #
 # - `weights` has shape `(..., S)` and is not negative; `value` has shape `(..., S, E)`; the result has shape `(..., E)`.
-#   The leading axes broadcast: one set of `S` vectors serves many rows of weights.
+#   The leading axes broadcast, so that one set of `S` vectors can be used with many rows of weights.
 # - The weights need not add up to one: twice the weights give the same mean.
 # - Where all weights are 0 the result is 0, not NaN, and `value` gets gradient 0 there.
 # - The inputs stay as they were, and gradients flow to both.
@@ -262,7 +261,7 @@ probe.equals(0.001 * (0.5 + probe.uniform(5)), probe.normal(5, 3))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "weighted_mean-shapes", "grade": true, "points": 1}
-# Many rows of weights at once, over vectors of their own or over the same ones.
+# Many rows of weights at once, each with its own vectors or all with the same ones.
 probe = probes(weighted_mean=weighted_mean)
 weights = torch.tensor([[0.75, 0.25], [0.5, 0.5], [0.0, 1.0]])
 probe.equals(weights, torch.tensor([[1.0, 0.0], [5.0, 8.0]]))
@@ -298,7 +297,7 @@ probe.gradient(weights, probe.normal(2, 3, 5), wrt=(1,))
 # %% [markdown]
 # ## Look
 #
-# Your functions find the sense of a word in its context: each *bank* takes its meaning from the words before it. The two banks end at different vectors.
+# Your functions find the sense of a word in its context: each *bank* takes its meaning from the words before it. The two banks get different vectors.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -322,19 +321,19 @@ plt.show()
 # %% [markdown]
 # ## 4. The logarithm of a sum of exponentials
 #
-# `logsumexp(scores, dim=-1)` returns $\log \sum_j e^{s_j}$ along the axis `dim`: a smooth maximum, and the number by which a softmax divides.
+# `logsumexp(scores, dim=-1)` returns $\log \sum_j e^{s_j}$ along the axis `dim`: a smooth maximum, and the logarithm of what a softmax divides by.
 #
 # - The axis `dim` disappears, and no other one: scores of shape `(2, 3, 5)` with `dim=1` give a result of shape `(2, 5)`, in the dtype of `scores`.
 # - It is right for every finite score, however large: `[1000, 1000]` gives $1000 + \ln 2$.
 # - A score of `-inf` adds nothing; a row of nothing but `-inf` gives `-inf`, not NaN.
 # - `scores` stays as it was, and gradients flow through.
-# - As above, build it yourself: leave `torch.logsumexp` aside.
+# - Build it yourself: `torch.logsumexp` is not allowed.
 #
 # By hand: `[ln 1, ln 3]` gives $\ln 4$.
 #
 # <details><summary>Hint</summary>
 #
-# The trick of the softmax works here too, but this time what you took away has to come back.
+# What you did for the softmax works here too, but this time you must add again what you subtracted.
 # For a row of nothing but `-inf`: what is `-inf - (-inf)`?
 #
 # </details>
@@ -482,14 +481,14 @@ probe.gradient(vectors, 1.0 + probe.uniform(3, 5), wrt=(1,))
 # %% [markdown]
 # ## 6. Fix this: a word in its context
 #
-# `broken_word_in_context(words)` below should replace every word of a sentence by a mean of the whole sentence, in which a word counts the more the more alike it is to the one that is replaced:
+# `broken_word_in_context(words)` below should replace each word of a sentence by a weighted mean of the whole sentence. The more similar a word is to the replaced one, the larger is its weight:
 #
 # - `words` has shape `(L, E)`, one row per word; the result has the same shape.
-# - Row $i$ of the result is the mean of the rows of `words`, as they are, with weights $\mathrm{softmax}_j(\cos(w_i, w_j))$: the weights of one row $i$ add up to one over $j$.
+# - Row $i$ of the result is the mean of the unchanged rows of `words` with weights $\mathrm{softmax}_j(\cos(w_i, w_j))$, which add up to one over $j$.
 # - A word that is all zeros has cosine 0 with every word.
 # - `words` stays as it was.
 #
-# It runs without an error and gives something of the right shape, yet it has three faults.
+# It runs, and the shape is right, but it has three faults.
 # Write `fixed_word_in_context` without them.
 #
 # By hand: two words at a right angle have cosines 1 with themselves and 0 with each other, so each weighs its own vector with $e / (e + 1) \approx 0.731$.
@@ -516,40 +515,16 @@ def fixed_word_in_context(words):
 
 # %% nbgrader={"grade_id": "fixed_word_in_context-example", "grade": true, "points": 1}
 # The example by hand, with words of length 1 and of length 2.
-e = math.e
-probe = probes(
-    fixed_word_in_context=fixed_word_in_context,
-    oracle=lambda words: words.new_tensor([[e, 1.0], [1.0, e]]) / (e + 1.0) @ words,
-)
+probe = probes(fixed_word_in_context=fixed_word_in_context)
 probe.equals(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
 
 # %% nbgrader={"grade_id": "fixed_word_in_context-sentences", "grade": true, "points": 2}
 # Whole sentences: two words that point the same way, one that does not; then the words reordered.
-e = math.e
-probe = probes(
-    fixed_word_in_context=fixed_word_in_context,
-    oracle=lambda words: (
-        words.new_tensor(
-            [
-                [e / (e + 2), 1 / (e + 2), 1 / (e + 2)],
-                *[[1 / (1 + 2 * e), e / (1 + 2 * e), e / (1 + 2 * e)]] * 2,
-            ]
-        )
-        @ words
-    ),
-)
+probe = probes(fixed_word_in_context=fixed_word_in_context)
 probe.equals(torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, 1.0]]))
 words = torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 1.0, 0.0]])
 probe.holds(properties.permutation_equivariant(at=(0,), dim=0), words)
-
-
 ### BEGIN HIDDEN TESTS
-def right_words(words):
-    cosines = reference.cosine_similarity(words[:, None], words)
-    return reference.weighted_mean(reference.softmax(cosines), words)
-
-
-probe = probes(fixed_word_in_context=fixed_word_in_context, oracle=from_numpy(right_words))
 words = probe.normal(5, 3, std=2.0)
 words[2] = 0.0
 probe.equals(words)
@@ -559,15 +534,13 @@ probe.equals(probe.normal(3, 3))
 # %% [markdown]
 # ## 7. Write the test: which softmax is wrong?
 #
-# This time you are the one who tests.
-# `check_softmax(candidate)` is handed somebody's softmax and returns True when it keeps all promises of `stable_softmax`, False when it breaks one.
-# It calls `candidate(scores, dim=...)` with tensors of your choice and looks at what comes back.
+# This time you write the test.
+# `check_softmax(candidate)` takes a softmax that someone else wrote. It returns True if the softmax keeps all promises of exercise 1, and False otherwise.
+# It calls `candidate(scores, dim=...)` with tensors of your choice and checks the result.
 #
-# - You get the points only if every right softmax is accepted; allow for rounding (`torch.allclose`).
-# - The wrong ones are wrong in their values, about the axis, for large scores, or in what they do to their input; none of them raises an exception.
+# - The wrong ones have wrong values, use the wrong axis, fail for large scores, or change their input; none of them raises an exception.
+# - Each wrong softmax that you reject earns points; each right one that you reject costs points. Allow for rounding (`torch.allclose`).
 # - Here you may use `torch.softmax` to compare with.
-#
-# Your points grow with the number of wrong ones that you catch.
 
 
 # %% nbgrader={"grade_id": "check_softmax", "solution": true}
@@ -643,9 +616,9 @@ probe.judges(
 # ## 8. Report
 #
 # Take *the river bank* and *she opened a bank account* from the chapter.
-# In about 150 words: which numbers decide that *bank* moves towards water in the one and towards money in the other?
+# In about 150 words: which numbers move *bank* towards water in one sentence and towards money in the other?
 # What would happen to the result if every score were multiplied by 10, and what if it were multiplied by 0?
-# Name one thing about word order that this way of mixing words cannot see.
+# Name one thing about word order that this weighted mean cannot represent.
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 4}
 # *bank* has equal parts of water and money; its dot product with *river* or *account* is as large as with itself, while *the* scores 0.

@@ -17,6 +17,12 @@ from attn_course.probes import load_oracles
 
 oracles, probes = load_oracles("01_recurrence")
 
+
+def drawn(probe, *shapes, dtype=torch.float32):
+    """One random tensor for each shape, small enough for a tanh that is not saturated."""
+    return [probe.normal(*shape, dtype=dtype, std=0.6) for shape in shapes]
+
+
 # %% [markdown]
 # ## 1. The plain cell
 #
@@ -59,68 +65,27 @@ probe.equals(number[0], number[1], number[2], number[3], none, none)
 # Matrices of every shape, no biases.
 probe = probes(rnn_cell=rnn_cell)
 turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
-probe.equals(
-    torch.ones(1, 3),
-    torch.tensor([[1.0, 2.0]]),
-    torch.ones(2, 3) / 3,
-    turn,
-    torch.zeros(2),
-    torch.zeros(2),
-)
+none = torch.zeros(2)
+probe.equals(torch.ones(1, 3), torch.tensor([[1.0, 2.0]]), torch.ones(2, 3) / 3, turn, none, none)
 ### BEGIN HIDDEN TESTS
-probe.equals(
-    probe.normal(2, 3),
-    probe.normal(2, 5),
-    probe.normal(5, 3),
-    probe.normal(5, 5) / 2,
-    torch.zeros(5),
-    torch.zeros(5),
-)
-probe.equals(
-    probe.normal(7, 5, dtype=torch.float64),
-    probe.normal(7, 2, dtype=torch.float64),
-    probe.normal(2, 5, dtype=torch.float64) / 2,
-    probe.normal(2, 2, dtype=torch.float64),
-    torch.zeros(2, dtype=torch.float64),
-    torch.zeros(2, dtype=torch.float64),
-)
+probe.equals(*drawn(probe, (2, 3), (2, 5), (5, 3), (5, 5)), torch.zeros(5), torch.zeros(5))
+wide = drawn(probe, (7, 5), (7, 2), (2, 5), (2, 2), dtype=torch.float64)
+probe.equals(*wide, none.double(), none.double())
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "rnn_cell-biases", "grade": true, "points": 1}
 # Two biases, both different from zero.
 probe = probes(rnn_cell=rnn_cell)
-nothing = torch.zeros(1, 2)
-probe.equals(
-    nothing,
-    nothing,
-    torch.eye(2),
-    torch.eye(2),
-    torch.tensor([1.0, 0.0]),
-    torch.tensor([0.5, -0.5]),
-)
+nothing, one = torch.zeros(1, 2), torch.eye(2)
+probe.equals(nothing, nothing, one, one, torch.tensor([1.0, 0.0]), torch.tensor([0.5, -0.5]))
 ### BEGIN HIDDEN TESTS
-probe.equals(
-    probe.normal(2, 3),
-    probe.normal(2, 5),
-    probe.normal(5, 3) / 2,
-    probe.normal(5, 5) / 2,
-    probe.normal(5),
-    probe.normal(5),
-)
+probe.equals(*drawn(probe, (2, 3), (2, 5), (5, 3), (5, 5), (5,), (5,)))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "rnn_cell-gradient", "grade": true, "points": 1}
 # Gradients with respect to the input, the old state and both matrices.
 probe = probes(rnn_cell=rnn_cell)
-probe.gradient(
-    probe.normal(2, 3),
-    probe.normal(2, 2),
-    probe.normal(2, 3),
-    turn,
-    probe.normal(2),
-    probe.normal(2),
-    wrt=(0, 1, 2, 3),
-)
+probe.gradient(*drawn(probe, (2, 3), (2, 2), (2, 3), (2, 2), (2,), (2,)), wrt=(0, 1, 2, 3))
 
 # %% [markdown]
 # ## 2. The long short-term memory
@@ -159,69 +124,40 @@ def lstm_cell(input, state, weight_ih, weight_hh, bias_ih, bias_hh):
 # The example by hand: one unit, the four numbers come from the first bias alone.
 probe = probes(lstm_cell=lstm_cell)
 unit, no_weight = torch.ones(1, 1), torch.zeros(4, 1)
-probe.equals(
-    unit, (unit, unit), no_weight, no_weight, torch.tensor([2.0, 3.0, 1.0, 0.0]), torch.zeros(4)
-)
+numbers = torch.tensor([2.0, 3.0, 1.0, 0.0])
+probe.equals(unit, (unit, unit), no_weight, no_weight, numbers, torch.zeros(4))
 ### BEGIN HIDDEN TESTS
 numbers = torch.tensor([0.4, 2.0, -1.5, 1.0]) + 0.2 * probe.uniform(4)
 probe.equals(unit, (unit, 0.5 + probe.uniform(1, 1)), no_weight, no_weight, numbers, torch.zeros(4))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "lstm_cell-memory", "grade": true, "points": 1}
-# The forget gate is open, the input gate shut, and the old cell is large: it must come through as it is.
+# The forget gate is open, the input gate closed, and the old cell is large: it must stay as it is.
 probe = probes(lstm_cell=lstm_cell)
 keep = torch.tensor([-30.0, 30.0, 1.0, 0.5])
 probe.equals(unit, (unit, 3 * unit), no_weight, no_weight, keep, torch.zeros(4))
 ### BEGIN HIDDEN TESTS
-wide_keep = keep.repeat_interleave(5)
-probe.equals(
-    probe.normal(3, 2),
-    (probe.normal(3, 5), 2.0 + probe.uniform(3, 5)),
-    torch.zeros(20, 2),
-    torch.zeros(20, 5),
-    wide_keep,
-    torch.zeros(20),
-)
+state = (probe.normal(3, 5), 2.0 + probe.uniform(3, 5))
+no_weights = torch.zeros(20, 2), torch.zeros(20, 5)
+probe.equals(probe.normal(3, 2), state, *no_weights, keep.repeat_interleave(5), torch.zeros(20))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "lstm_cell-weights", "grade": true, "points": 2}
 # Full weights and both biases, several sequences and units.
 probe = probes(lstm_cell=lstm_cell)
-state = (probe.normal(2, 3), probe.normal(2, 3))
-probe.equals(
-    probe.normal(2, 5),
-    state,
-    probe.normal(12, 5) / 2,
-    probe.normal(12, 3) / 2,
-    probe.normal(12),
-    probe.normal(12),
-)
+x, *state = drawn(probe, (2, 5), (2, 3), (2, 3))
+probe.equals(x, tuple(state), *drawn(probe, (12, 5), (12, 3), (12,), (12,)))
 ### BEGIN HIDDEN TESTS
-wide = torch.float64
-state = (probe.normal(3, 7, dtype=wide), probe.normal(3, 7, dtype=wide))
-probe.equals(
-    probe.normal(3, 2, dtype=wide),
-    state,
-    probe.normal(28, 2, dtype=wide),
-    probe.normal(28, 7, dtype=wide) / 2,
-    probe.normal(28, dtype=wide),
-    probe.normal(28, dtype=wide),
-)
+double = {"dtype": torch.float64}
+x, *state = drawn(probe, (3, 2), (3, 7), (3, 7), **double)
+probe.equals(x, tuple(state), *drawn(probe, (28, 2), (28, 7), (28,), (28,), **double))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "lstm_cell-gradient", "grade": true, "points": 1}
 # Gradients with respect to the input and both matrices.
 probe = probes(lstm_cell=lstm_cell)
-state = (probe.normal(2, 2), probe.normal(2, 2))
-probe.gradient(
-    probe.normal(2, 3),
-    state,
-    probe.normal(8, 3) / 2,
-    probe.normal(8, 2) / 2,
-    probe.normal(8),
-    probe.normal(8),
-    wrt=(0, 2, 3),
-)
+x, *state = drawn(probe, (2, 3), (2, 2), (2, 2))
+probe.gradient(x, tuple(state), *drawn(probe, (8, 3), (8, 2), (8,), (8,)), wrt=(0, 2, 3))
 
 # %% [markdown]
 # ## 3. How a late state depends on an early one
@@ -230,7 +166,7 @@ probe.gradient(
 #
 # - `hiddens` is `(L, H)`, the states $h_0, \dots, h_{L-1}$ of one sequence; `weight_hh` is `(H, H)`.
 # - `first` and `last` are positions in `hiddens` with `0 <= first <= last < L`.
-# - The result is `(H, H)`: entry $(i, j)$ says how entry $i$ of the late state moves when entry $j$ of the early one does. For `first == last` it is the identity.
+# - The result is `(H, H)`: entry $(i, j)$ is the derivative of entry $i$ of the late state by entry $j$ of the early one. For `first == last` it is the identity.
 #
 # By hand, one unit, states 0, 0.7616, 0.3634, −0.6741 and $w = 0.5$: from state 1 to state 3 it is $0.4340 \cdot 0.2728 = 0.1184$.
 #
@@ -258,12 +194,8 @@ probe = probes(jacobian_product=jacobian_product)
 states = torch.tensor([[0.0], [0.7616], [0.3634], [-0.6741]])
 probe.equals(states, torch.tensor([[0.5]]), 1, 3)
 ### BEGIN HIDDEN TESTS
-probe.equals(
-    0.1 + 0.15 * torch.arange(6.0)[:, None] + 0.05 * probe.uniform(6, 1),
-    0.7 + probe.uniform(1, 1),
-    0,
-    3,
-)
+states = 0.1 + 0.15 * torch.arange(6.0)[:, None] + 0.05 * probe.uniform(6, 1)
+probe.equals(states, 0.7 + probe.uniform(1, 1), 0, 3)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "jacobian_product-one_step", "grade": true, "points": 2}
@@ -283,25 +215,23 @@ probe = probes(jacobian_product=jacobian_product)
 probe.equals(states, weight, 0, 2)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(7, 3).tanh(), probe.normal(3, 3), 1, 5)
-probe.equals(
-    probe.normal(6, 5, dtype=torch.float64).tanh(), probe.normal(5, 5, dtype=torch.float64), 0, 5
-)
+states, weight = drawn(probe, (6, 5), (5, 5), dtype=torch.float64)
+probe.equals(states.tanh(), weight, 0, 5)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "jacobian_product-no_step", "grade": true, "points": 1}
 # No step at all.
 probe = probes(jacobian_product=jacobian_product)
-probe.equals(states, weight, 1, 1)
+probe.equals(torch.tensor([[0.1, 0.2], [0.5, 0.0]]), torch.tensor([[1.0, 2.0], [3.0, 4.0]]), 1, 1)
 ### BEGIN HIDDEN TESTS
-probe.equals(
-    probe.normal(3, 5, dtype=torch.float64).tanh(), probe.normal(5, 5, dtype=torch.float64), 2, 2
-)
+states, weight = drawn(probe, (3, 5), (5, 5), dtype=torch.float64)
+probe.equals(states.tanh(), weight, 2, 2)
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## Look
 #
-# How much of the state of 25 steps ago is left in a gradient? Your cell makes the states, your product measures the path back. Scale `weight_hh` up and down.
+# How much of the state of 25 steps ago is left in a gradient? Your cell makes the states, your product measures the path back. Multiply `weight_hh` by 2 and by 0.5 and compare.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -341,7 +271,7 @@ plt.show()
 #
 # <details><summary>Hint</summary>
 #
-# One sum of both products, as in the LSTM, will not do here. Which of the three blocks needs its two halves apart?
+# One sum of both products, as in the LSTM, is not enough here. For which of the three blocks do you need both products separately?
 #
 # </details>
 
@@ -372,63 +302,29 @@ probe.equals(unit, 0.5 + probe.uniform(1, 1), no_weight, no_weight, numbers, tor
 # One unit whose reset gate is nearly shut, with a weight and a bias behind it.
 probe = probes(gru_cell=gru_cell)
 behind = torch.tensor([[0.0], [0.0], [2.0]])
-probe.equals(
-    unit,
-    0.8 * unit,
-    no_weight,
-    behind,
-    torch.tensor([-1.0, 0.7, 0.1]),
-    torch.tensor([0.0, 0.0, 1.0]),
-)
+biases = torch.tensor([-1.0, 0.7, 0.1]), torch.tensor([0.0, 0.0, 1.0])
+probe.equals(unit, 0.8 * unit, no_weight, behind, *biases)
 ### BEGIN HIDDEN TESTS
 turn = torch.zeros(6, 2)
 turn[4:] = torch.tensor([[0.0, -1.5], [1.5, 0.0]])
 bias = torch.tensor([1.0, -1.0, 0.5, -0.7, 0.1, 0.2])
-probe.equals(
-    torch.ones(2, 1),
-    0.5 + probe.uniform(2, 2),
-    torch.zeros(6, 1),
-    turn,
-    bias,
-    torch.cat([torch.zeros(4), 0.5 + probe.uniform(2)]),
-)
+past = 0.5 + probe.uniform(2, 2)
+bias_hh = torch.cat([torch.zeros(4), 0.5 + probe.uniform(2)])
+probe.equals(torch.ones(2, 1), past, torch.zeros(6, 1), turn, bias, bias_hh)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "gru_cell-weights", "grade": true, "points": 2}
 # Full weights and both biases, several sequences and units.
 probe = probes(gru_cell=gru_cell)
-probe.equals(
-    probe.normal(2, 5),
-    probe.normal(2, 3),
-    probe.normal(9, 5) / 2,
-    probe.normal(9, 3) / 2,
-    probe.normal(9),
-    probe.normal(9),
-)
+probe.equals(*drawn(probe, (2, 5), (2, 3), (9, 5), (9, 3), (9,), (9,)))
 ### BEGIN HIDDEN TESTS
-wide = torch.float64
-probe.equals(
-    probe.normal(3, 2, dtype=wide),
-    probe.normal(3, 7, dtype=wide),
-    probe.normal(21, 2, dtype=wide),
-    probe.normal(21, 7, dtype=wide) / 2,
-    probe.normal(21, dtype=wide),
-    probe.normal(21, dtype=wide),
-)
+probe.equals(*drawn(probe, (3, 2), (3, 7), (21, 2), (21, 7), (21,), (21,), dtype=torch.float64))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "gru_cell-gradient", "grade": true, "points": 1}
 # Gradients with respect to the input, the old state and both matrices.
 probe = probes(gru_cell=gru_cell)
-probe.gradient(
-    probe.normal(2, 2),
-    probe.normal(2, 2),
-    probe.normal(6, 2),
-    probe.normal(6, 2),
-    probe.normal(6),
-    probe.normal(6),
-    wrt=(0, 1, 2, 3),
-)
+probe.gradient(*drawn(probe, (2, 2), (2, 2), (6, 2), (6, 2), (6,), (6,)), wrt=(0, 1, 2, 3))
 
 # %% [markdown]
 # ## 5. Backpropagation through time
@@ -436,15 +332,15 @@ probe.gradient(
 # `rnn_bptt(inputs, hidden, weight_ih, weight_hh, bias_ih, bias_hh, grad_outputs)` reads a sequence with the plain cell and returns the gradient of a loss with respect to everything that went in.
 #
 # - `inputs` is `(B, L, D)`, `hidden` is $h_0$, `(B, H)`; the weights are as in section 1.
-# - `grad_outputs` is `(B, L, H)`: at step $t$ the gradient of the loss with respect to $h_t$ where the loss reads it *directly*; what comes through later steps is yours to add.
+# - `grad_outputs` is `(B, L, H)`: at step $t$ the gradient of the loss with respect to $h_t$ where the loss reads it *directly*. You add what comes through later steps.
 # - The result is a tuple of six tensors: the gradients with respect to `inputs`, `hidden`, `weight_ih`, `weight_hh`, `bias_ih`, `bias_hh`, each in the shape of its argument. They are sums over the batch, not means.
-# - Do it by hand: inside the function autograd is not allowed. Outside it gives the same numbers, so use it there to check yourself.
+# - Autograd is not allowed inside the function. Outside of it you can use autograd to check your result.
 #
 # By hand, all sizes 1: inputs 1, 0, −1, $u = 1$, $w = 0.5$, and `grad_outputs` 0, 0, 0.3259 give 0.1234 for $w$ and −0.1616 for $u$.
 #
 # <details><summary>Hint</summary>
 #
-# First a loop forward that keeps all states, then a loop backward with two lines: through the tanh, and to the step before.
+# First loop forward and keep all states. Then loop backward: through the tanh, and to the step before.
 # Which state was multiplied with `weight_hh` at step `t`?
 #
 # </details>
@@ -475,109 +371,47 @@ def rnn_bptt(inputs, hidden, weight_ih, weight_hh, bias_ih, bias_hh, grad_output
 # The example by hand: three steps, all sizes 1, the loss reads the last state only.
 probe = probes(rnn_bptt=rnn_bptt)
 words, last_only = torch.tensor([[[1.0], [0.0], [-1.0]]]), torch.tensor([[[0.0], [0.0], [0.3259]]])
-probe.equals(
-    words,
-    torch.zeros(1, 1),
-    torch.ones(1, 1),
-    0.5 * torch.ones(1, 1),
-    torch.zeros(1),
-    torch.zeros(1),
-    last_only,
-)
+zero, one, none = torch.zeros(1, 1), torch.ones(1, 1), torch.zeros(1)
+probe.equals(words, zero, one, 0.5 * one, none, none, last_only)
 ### BEGIN HIDDEN TESTS
-probe.equals(
-    0.3 + probe.uniform(1, 4, 1),
-    torch.zeros(1, 1),
-    torch.ones(1, 1),
-    0.7 * torch.ones(1, 1),
-    torch.zeros(1),
-    torch.zeros(1),
-    torch.tensor([[[0.0], [0.0], [0.0], [1.0]]]),
-)
+last_only = torch.tensor([[[0.0], [0.0], [0.0], [1.0]]])
+probe.equals(0.3 + probe.uniform(1, 4, 1), zero, one, 0.7 * one, none, none, last_only)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "rnn_bptt-one_step", "grade": true, "points": 2}
 # A single step, two sequences, an old state that is not zero.
 probe = probes(rnn_bptt=rnn_bptt)
-probe.equals(
-    probe.normal(2, 1, 3),
-    probe.normal(2, 2),
-    probe.normal(2, 3),
-    probe.normal(2, 2),
-    probe.normal(2),
-    probe.normal(2),
-    probe.normal(2, 1, 2),
-)
+probe.equals(*drawn(probe, (2, 1, 3), (2, 2), (2, 3), (2, 2), (2,), (2,), (2, 1, 2)))
 ### BEGIN HIDDEN TESTS
-probe.equals(
-    probe.normal(3, 1, 2),
-    probe.normal(3, 5),
-    probe.normal(5, 2) / 2,
-    probe.normal(5, 5) / 2,
-    probe.normal(5),
-    probe.normal(5),
-    probe.normal(3, 1, 5),
-)
+probe.equals(*drawn(probe, (3, 1, 2), (3, 5), (5, 2), (5, 5), (5,), (5,), (3, 1, 5)))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "rnn_bptt-last_output", "grade": true, "points": 2}
 # Several steps from a zero state; the loss reads the last state only.
 probe = probes(rnn_bptt=rnn_bptt)
-last_only = torch.zeros(2, 4, 3)
-last_only[:, -1] = probe.normal(2, 3)
-probe.equals(
-    probe.normal(2, 4, 2),
-    torch.zeros(2, 3),
-    probe.normal(3, 2) / 2,
-    probe.normal(3, 3) / 2,
-    probe.normal(3),
-    probe.normal(3),
-    last_only,
-)
+x, *weights, grads = drawn(probe, (2, 4, 2), (3, 2), (3, 3), (3,), (3,), (2, 4, 3))
+grads[:, :-1] = 0.0
+probe.equals(x, torch.zeros(2, 3), *weights, grads)
 ### BEGIN HIDDEN TESTS
-wide = torch.float64
-last_only = torch.zeros(3, 5, 2, dtype=wide)
-last_only[:, -1] = probe.normal(3, 2, dtype=wide)
-probe.equals(
-    probe.normal(3, 5, 7, dtype=wide),
-    torch.zeros(3, 2, dtype=wide),
-    probe.normal(2, 7, dtype=wide) / 4,
-    probe.normal(2, 2, dtype=wide),
-    probe.normal(2, dtype=wide) / 2,
-    probe.normal(2, dtype=wide) / 2,
-    last_only,
-)
+double = {"dtype": torch.float64}
+x, *weights, grads = drawn(probe, (3, 5, 7), (2, 7), (2, 2), (2,), (2,), (3, 5, 2), **double)
+grads[:, :-1] = 0.0
+probe.equals(x, torch.zeros(3, 2, **double), *weights, grads)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "rnn_bptt-every_output", "grade": true, "points": 2}
 # The loss reads every state, and the first state is not zero.
 probe = probes(rnn_bptt=rnn_bptt)
-probe.equals(
-    probe.normal(2, 3, 2),
-    probe.normal(2, 2),
-    probe.normal(2, 2) / 2,
-    probe.normal(2, 2) / 2,
-    probe.normal(2),
-    probe.normal(2),
-    probe.normal(2, 3, 2),
-)
+probe.equals(*drawn(probe, (2, 3, 2), (2, 2), (2, 2), (2, 2), (2,), (2,), (2, 3, 2)))
 ### BEGIN HIDDEN TESTS
-wide = torch.float64
-probe.equals(
-    probe.normal(3, 5, 7, dtype=wide),
-    probe.normal(3, 2, dtype=wide),
-    probe.normal(2, 7, dtype=wide) / 4,
-    probe.normal(2, 2, dtype=wide),
-    probe.normal(2, dtype=wide) / 2,
-    probe.normal(2, dtype=wide) / 2,
-    probe.normal(3, 5, 2, dtype=wide),
-)
+shapes = (3, 5, 7), (3, 2), (2, 7), (2, 2), (2,), (2,), (3, 5, 2)
+probe.equals(*drawn(probe, *shapes, dtype=torch.float64))
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 6. Clipping by the global norm
 #
-# `clip_by_global_norm(grads, max_norm)` shortens a list of gradients together.
+# `clip_by_global_norm(grads, max_norm)` multiplies all gradients of a list by one factor, where they are too long together.
 #
 # - `grads` is a list of tensors of any shapes; `max_norm` is a positive number.
 # - The norm $N$ is the root of the sum of the squares of *all* entries of *all* tensors.
@@ -628,15 +462,15 @@ probe = probes(clip_by_global_norm=clip_by_global_norm)
 probe.equals([torch.zeros(2), torch.zeros(3, 1)], 1.0)
 
 # %% [markdown]
-# ## 7. Mend this reader
+# ## 7. Repair this reader
 #
 # `broken_reader` should read a whole sequence with an LSTM and return the output of every step and the final state.
-# It runs, its shapes are right, and it is wrong in two places.
+# It runs, its shapes are right, and it has two faults.
 #
 # - `inputs` is `(B, L, D)`; `hidden` and `cell` are `(B, H)`, the state before the first step; the weights are those of an LSTM cell.
 # - The result is three tensors: the hidden state after each step, `(B, L, H)`, and the final hidden state and final cell, `(B, H)` each.
 #
-# Write `fixed_reader` with the same arguments. `torch.lstm_cell`, with the arguments of your own cell, is right; you may use it.
+# Write `fixed_reader` with the same arguments. You may use `torch.lstm_cell`; it is right and takes the arguments of your own cell.
 
 
 # %% nbgrader={"grade_id": "broken_reader", "locked": true}
@@ -667,51 +501,27 @@ def fixed_reader(inputs, hidden, cell, weight_ih, weight_hh, bias_ih, bias_hh):
 # %% nbgrader={"grade_id": "fixed_reader-one_step", "grade": true, "points": 1}
 # A sequence of one step, against torch's own LSTM.
 probe = probes(fixed_reader=fixed_reader)
-probe.equals(
-    probe.normal(2, 1, 3),
-    probe.normal(2, 2),
-    probe.normal(2, 2),
-    probe.normal(8, 3),
-    probe.normal(8, 2),
-    probe.normal(8),
-    probe.normal(8),
-)
+probe.equals(*drawn(probe, (2, 1, 3), (2, 2), (2, 2), (8, 3), (8, 2), (8,), (8,)))
 
 # %% nbgrader={"grade_id": "fixed_reader-many_steps", "grade": true, "points": 2}
 # Several steps: outputs and final state.
 probe = probes(fixed_reader=fixed_reader)
-probe.equals(
-    probe.normal(2, 3, 3),
-    probe.normal(2, 2),
-    probe.normal(2, 2),
-    probe.normal(8, 3),
-    probe.normal(8, 2),
-    probe.normal(8),
-    probe.normal(8),
-)
+probe.equals(*drawn(probe, (2, 3, 3), (2, 2), (2, 2), (8, 3), (8, 2), (8,), (8,)))
 ### BEGIN HIDDEN TESTS
-probe.equals(
-    probe.normal(3, 7, 2),
-    probe.normal(3, 5),
-    probe.normal(3, 5),
-    probe.normal(20, 2),
-    probe.normal(20, 5) / 2,
-    probe.normal(20),
-    probe.normal(20),
-)
+probe.equals(*drawn(probe, (3, 7, 2), (3, 5), (3, 5), (20, 2), (20, 5), (20,), (20,)))
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 8. Write the test
 #
-# `check_clipping(candidate)` judges somebody else's `clip_by_global_norm`.
+# `check_clipping(candidate)` judges a `clip_by_global_norm` that someone else wrote.
 #
 # - `candidate` has the signature and the contract of section 6.
 # - Return `True` if you accept it and `False` if you reject it. A candidate that raises an error is to be rejected, not to stop you.
 # - A right candidate may divide by $N$ or by $N + 10^{-6}$: compare with a tolerance.
 #
-# Your check is run on right answers, which it must all accept, and on a number of wrong ones.
-# Think of what you, or a hurried colleague, might get wrong in section 6; each wrong answer that you catch counts.
+# Your check is run on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# Think of what you, or a hurried colleague, might get wrong in section 6.
 
 
 # %% nbgrader={"grade_id": "check_clipping", "solution": true}

@@ -1,16 +1,15 @@
 # %% [markdown]
 # # Exercises: the sequence-to-sequence bottleneck
 #
-# You write the parts of an encoder-decoder that people get wrong: the state of a padded row, the shifted targets, the masked loss, the unrolled decoder, greedy decoding and beam search.
-# The networks themselves come as *step functions*: plain functions that take tokens and a state and give back what one step gives.
-# So every part can be tested by itself, with steps so small that you can follow them by hand.
+# You write the parts of an encoder-decoder that often go wrong: the state of a padded row, the masked loss, the unrolled decoder, greedy decoding and beam search.
+# The networks themselves come as *step functions*: plain functions that take tokens and a state and return the result of one step.
+# So you can test every part by itself, with steps that you can follow by hand.
 #
 # A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
 # Nothing here needs a network or a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
-from torch.nn import functional as F
 
 from attn_course.probes import load_oracles, properties
 
@@ -135,17 +134,17 @@ remembering = writer(
 # `encode(step, source, lengths, state)` reads a batch of sources and returns the context vectors.
 #
 # - `step(token, state)` is given: tokens `(B,)` and states `(B, H)` in, new states `(B, H)` out, all rows at once.
-# - `source` is `(B, S)`, `lengths` is `(B,)`: row `b` has `lengths[b]` symbols, and whatever stands behind them is filling.
+# - `source` is `(B, S)`, `lengths` is `(B,)`: row `b` has `lengths[b]` symbols; what follows them is filling.
 # - `state` is `(B, H)`, the states before the first symbol.
-# - The result is `(B, H)`: for every row the state right after *its own* last symbol, and the state it came with for a row of length 0.
-# - The rows stay in their order, and `state` itself stays as it was.
+# - The result is `(B, H)`: for every row the state right after *its own* last symbol. A row of length 0 keeps its state.
+# - The rows stay in their order, and `state` itself is not changed.
 #
 # By hand, with the step "twice the state plus the token", from 0: the row `[4, 5]` gives $2 \cdot 4 + 5 = 13$, and the row `[6, <pad>]` of length 1 gives $6$.
 #
 # <details><summary>Hint</summary>
 #
-# You may run the step on all rows at every column, as long as you throw away what it did to rows that have already ended.
-# `torch.where` chooses between two tensors, entry by entry.
+# You may run the step on all rows at every column, and discard the result for rows that have already ended.
+# `torch.where` chooses between two tensors, element by element.
 #
 # </details>
 
@@ -179,9 +178,8 @@ def right_encode(step, source, lengths, state):
 
 ### END HIDDEN TESTS
 probe = probes(encode=encode)
-probe.gives(
-    torch.tensor([[13.0]]), count, torch.tensor([[4, 5]]), torch.tensor([2]), torch.zeros(1, 1)
-)
+zero = torch.zeros(1, 1)
+probe.gives(torch.tensor([[13.0]]), count, torch.tensor([[4, 5]]), torch.tensor([2]), zero)
 two = torch.tensor([[4, 5, 6], [7, 5, 4]])
 probe.gives(torch.tensor([[32.0], [42.0]]), count, two, torch.tensor([3, 3]), torch.zeros(2, 1))
 ### BEGIN HIDDEN TESTS
@@ -194,20 +192,9 @@ probe.equals(step, probe.integers(4, 11, 3, 7), torch.full((3,), 7), torch.zeros
 # Rows of several lengths: the filling must not touch the state.
 probe = probes(encode=encode)
 start = torch.zeros(2, 1)
-probe.gives(
-    torch.tensor([[13.0], [6.0]]),
-    count,
-    torch.tensor([[4, 5], [6, 0]]),
-    torch.tensor([2, 1]),
-    start,
-)
-probe.gives(
-    torch.tensor([[6.0], [13.0]]),
-    count,
-    torch.tensor([[6, 0], [4, 5]]),
-    torch.tensor([1, 2]),
-    start,
-)
+padded = torch.tensor([[4, 5], [6, 0]])
+probe.gives(torch.tensor([[13.0], [6.0]]), count, padded, torch.tensor([2, 1]), start)
+probe.gives(torch.tensor([[6.0], [13.0]]), count, padded.flip(0), torch.tensor([1, 2]), start)
 ### BEGIN HIDDEN TESTS
 probe = probes(encode=encode, oracle=right_encode)
 step = reader(probe.normal(11, 5), 0.5)
@@ -232,13 +219,8 @@ probe.equals(step, probe.integers(4, 11, 2, 3), torch.full((2,), 3), probe.norma
 # A row of length 0 keeps the state it came with.
 probe = probes(encode=encode)
 start = torch.tensor([[0.0], [3.0]])
-probe.gives(
-    torch.tensor([[13.0], [3.0]]),
-    count,
-    torch.tensor([[4, 5], [0, 0]]),
-    torch.tensor([2, 0]),
-    start,
-)
+padded = torch.tensor([[4, 5], [0, 0]])
+probe.gives(torch.tensor([[13.0], [3.0]]), count, padded, torch.tensor([2, 0]), start)
 ### BEGIN HIDDEN TESTS
 probe = probes(encode=encode, oracle=right_encode)
 step = reader(probe.normal(11, 5), 0.5)
@@ -248,12 +230,12 @@ probe.equals(step, probe.integers(4, 11, 3, 4), torch.tensor([0, 4, 2]), probe.n
 # %% [markdown]
 # ## 2. Greedy decoding
 #
-# `greedy_decode(step, state, bos, eos, max_length, pad=0)` writes, for every row, the most probable token again and again.
+# `greedy_decode(step, state, bos, eos, max_length, pad=0)` writes the most probable token at each step, for every row.
 #
-# - `step` and `state` are as in `unroll`; the first token that the decoder reads is `bos`.
-# - From then on it reads what it has just written.
+# - `step(token, state)` is given: tokens `(B,)` and states `(B, H)` in, the pair of logits `(B, V)` and new states `(B, H)` out. `state` is `(B, H)`, the states before the first step.
+# - The decoder reads `bos` first, and from then on what it has just written.
 # - The result is `(B, max_length)`, integers: the tokens written, `eos` included, without `bos`.
-#   Behind the `eos` of a row stands `pad`. A row that never says `eos` is cut off at `max_length`.
+#   After the `eos` of a row comes `pad`. A row without `eos` is cut off at `max_length`.
 # - Rows end at different steps: one that has ended must not stop the others.
 #
 # By hand, with the table of the chapter (a decoder that looks at its last token only): *a* (0.5), then *b* (0.4), then `<eos>` (0.9).
@@ -375,7 +357,7 @@ probe.equals(probe.normal(5), probe.normal(5, 11).log_softmax(-1), 4)
 # %% [markdown]
 # ## Look
 #
-# Your encoder reads a word into one vector, and your decoder writes it back, last letter first. The vector has room for five letters: see what happens to longer words, and change the word.
+# Your encoder reads a word into one vector, and your decoder writes it back, last letter first. The vector has room for five letters. What happens to longer words? Change the words.
 
 # %% attn_course={"look": true}
 letters = ".?abcdefghijklmnopqrstuvwxyz"
@@ -400,100 +382,7 @@ for word in ("cat", "bottleneck"):
 # # More
 
 # %% [markdown]
-# ## 4. Shifted targets
-#
-# `shift_targets(target, lengths, bos=1, eos=2, pad=0)` makes what the decoder reads and what it should say.
-#
-# - `target` is `(B, L)`, padded at the end with `pad`; row `b` has `lengths[b]` symbols.
-# - The result is the pair `(target_in, target_out)`, both `(B, L + 1)` and of the dtype of `target`.
-# - `target_in` is `bos, y_1 ... y_n` and then `pad`; `target_out` is `y_1 ... y_n, eos` and then `pad`.
-# - `target` itself stays as it was.
-# - Write it with torch alone: the package's `collate` does the same, and is not what you are asked for.
-#
-# By hand: the rows `[7, 8, 9]` and `[5, pad, pad]` give the inputs `[1, 7, 8, 9]`, `[1, 5, 0, 0]` and the outputs `[7, 8, 9, 2]`, `[5, 2, 0, 0]`.
-
-
-# %% nbgrader={"grade_id": "shift_targets", "solution": true} attn_course={"forbidden": ["import attn_course.data"]}
-def shift_targets(target, lengths, bos=1, eos=2, pad=0):
-    ### BEGIN SOLUTION
-    rows = target.shape[0]
-    target_in = torch.cat([target.new_full((rows, 1), bos), target], dim=1)
-    target_out = torch.cat([target, target.new_full((rows, 1), pad)], dim=1)
-    target_out[torch.arange(rows), lengths] = eos
-    return target_in, target_out
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "shift_targets-values", "grade": true, "points": 1}
-# Rows without padding.
-### BEGIN HIDDEN TESTS
-def right_shift(target, lengths, bos=1, eos=2, pad=0):
-    from attn_course.data import collate
-
-    rows = [
-        [i + 100 for i in row[:n]] for row, n in zip(target.tolist(), lengths.tolist(), strict=True)
-    ]
-    made = collate([[4]] * len(rows), rows)
-    ids = torch.cat([torch.tensor([pad, bos, eos]), torch.arange(3, 300) - 100])
-    short = target.shape[1] + 1 - made.target_in.shape[1]
-    pair = (made.target_in, made.target_out)
-    return tuple(ids[F.pad(part, (0, short))].to(target.dtype) for part in pair)
-
-
-### END HIDDEN TESTS
-probe = probes(shift_targets=shift_targets)
-probe.gives(
-    (torch.tensor([[1, 7, 8, 9]]), torch.tensor([[7, 8, 9, 2]])),
-    torch.tensor([[7, 8, 9]]),
-    torch.tensor([3]),
-)
-### BEGIN HIDDEN TESTS
-probe = probes(shift_targets=shift_targets, oracle=right_shift)
-probe.equals(probe.integers(4, 20, 3, 5), torch.full((3,), 5))
-probe.equals(probe.integers(4, 20, 2, 7, dtype=torch.int32), torch.full((2,), 7))
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "shift_targets-padding", "grade": true, "points": 2}
-# Rows of several lengths, one of them empty.
-probe = probes(shift_targets=shift_targets)
-probe.gives(
-    (
-        torch.tensor([[1, 7, 8, 9], [1, 5, 0, 0]]),
-        torch.tensor([[7, 8, 9, 2], [5, 2, 0, 0]]),
-    ),
-    torch.tensor([[7, 8, 9], [5, 0, 0]]),
-    torch.tensor([3, 1]),
-)
-### BEGIN HIDDEN TESTS
-probe = probes(shift_targets=shift_targets, oracle=right_shift)
-lengths = torch.tensor([5, 2, 0, 4])
-ids = probe.integers(4, 20, 4, 5)
-probe.equals(ids.masked_fill(torch.arange(5) >= lengths[:, None], 0), lengths)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "shift_targets-reserved_ids", "grade": true, "points": 1}
-# Other numbers for the three reserved symbols.
-probe = probes(shift_targets=shift_targets)
-probe.gives(
-    (
-        torch.tensor([[97, 7, 8], [97, 5, 99]]),
-        torch.tensor([[7, 8, 98], [5, 98, 99]]),
-    ),
-    torch.tensor([[7, 8], [5, 99]]),
-    torch.tensor([2, 1]),
-    bos=97,
-    eos=98,
-    pad=99,
-)
-### BEGIN HIDDEN TESTS
-probe = probes(shift_targets=shift_targets, oracle=right_shift)
-lengths = torch.tensor([3, 6, 1])
-ids = probe.integers(0, 20, 3, 6).masked_fill(torch.arange(6) >= lengths[:, None], 22)
-probe.equals(ids, lengths, bos=20, eos=21, pad=22)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 5. The loss that does not see padding
+# ## 4. A loss without the padding
 #
 # `sequence_loss(logits, target_out, pad=0)` is the cross-entropy per real token:
 #
@@ -526,10 +415,7 @@ probe = probes(sequence_loss=sequence_loss)
 # log-sums 2.4076 and 3.0949: losses 2.4076 - 1 and 3.0949 - 0, and their mean
 uneven = torch.tensor([[[0.0, 1.0, 2.0], [3.0, 0.0, 0.0]]])
 probe.gives(torch.tensor(2.2512645), uneven, torch.tensor([[1, 2]]))
-
-
 ### BEGIN HIDDEN TESTS
-probe = probes(sequence_loss=sequence_loss)
 probe.equals(probe.normal(3, 5, 7), probe.integers(1, 7, 3, 5))
 probe.equals(probe.normal(2, 3, 5, dtype=torch.float64), probe.integers(1, 5, 2, 3))
 ### END HIDDEN TESTS
@@ -544,7 +430,6 @@ probe.gives(
     torch.tensor([[1, 2], [1, 0]]),
 )
 ### BEGIN HIDDEN TESTS
-probe = probes(sequence_loss=sequence_loss)
 lengths = torch.tensor([5, 1, 3])
 target = probe.integers(1, 7, 3, 5).masked_fill(torch.arange(5) >= lengths[:, None], 0)
 probe.equals(probe.normal(3, 5, 7, std=2.0), target)
@@ -555,7 +440,6 @@ probe.equals(probe.normal(3, 5, 7, std=2.0), target)
 probe = probes(sequence_loss=sequence_loss)
 probe.gives(torch.tensor(2.4076059), uneven, torch.tensor([[0, 2]]), pad=2)
 ### BEGIN HIDDEN TESTS
-probe = probes(sequence_loss=sequence_loss)
 lengths = torch.tensor([2, 5, 4])
 target = probe.integers(0, 6, 3, 5).masked_fill(torch.arange(5) >= lengths[:, None], 6)
 target[:, 0] = 0
@@ -567,7 +451,6 @@ probe.equals(probe.normal(3, 5, 7, std=2.0), target, pad=6)
 probe = probes(sequence_loss=sequence_loss)
 probe.gives(torch.tensor(500.0), torch.tensor([[[500.0, 0.0, 200.0]]]), torch.tensor([[1]]))
 ### BEGIN HIDDEN TESTS
-probe = probes(sequence_loss=sequence_loss)
 probe.equals(probe.normal(1, 1, 7, std=300.0), probe.integers(1, 7, 1, 1))
 ### END HIDDEN TESTS
 
@@ -576,7 +459,6 @@ probe.equals(probe.normal(1, 1, 7, std=300.0), probe.integers(1, 7, 1, 1))
 probe = probes(sequence_loss=sequence_loss)
 probe.gives(torch.tensor(0.0), torch.tensor([[[0.0, 1.0, 2.0]]]), torch.tensor([[0]]))
 ### BEGIN HIDDEN TESTS
-probe = probes(sequence_loss=sequence_loss)
 probe.equals(probe.normal(2, 3, 5), torch.full((2, 3), 4), pad=4)
 ### END HIDDEN TESTS
 
@@ -585,18 +467,16 @@ probe.equals(probe.normal(2, 3, 5), torch.full((2, 3), 4), pad=4)
 probe = probes(sequence_loss=sequence_loss)
 probe.holds(properties.gradient_reaches(0), uneven, torch.tensor([[1, 2]]))
 ### BEGIN HIDDEN TESTS
-probe = probes(sequence_loss=sequence_loss)
 probe.gradient(uneven, torch.tensor([[1, 0]]))
 probe.gradient(probe.normal(2, 3, 5), torch.tensor([[1, 4, 2], [3, 0, 0]]))
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 6. The decoder under teacher forcing
+# ## 5. The decoder under teacher forcing
 #
 # `unroll(step, state, target_in)` runs a decoder over a target that is known.
 #
-# - `step(token, state)` is given: tokens `(B,)` and states `(B, H)` in, the pair of logits `(B, V)` and new states `(B, H)` out.
-# - `state` is `(B, H)`, the context vectors; `target_in` is `(B, L)` and starts with `<bos>`.
+# - `step` and `state` are as in exercise 2; `target_in` is `(B, L)` and starts with `<bos>`.
 # - The result is `(B, L, V)`: the logits at every position, when the decoder reads the given targets and nothing else.
 # - The logits are returned as `step` gives them, without a softmax.
 
@@ -668,12 +548,8 @@ probe.equals(forgetful, torch.zeros(2, 5), torch.tensor([[1, 8, 3, 5, 4], [1, 5,
 probe = probes(unroll=unroll)
 step = writer(torch.eye(4), 0.5, torch.eye(4))
 start, told = torch.tensor([[8.0, 0.0, 0.0, 0.0]]), torch.tensor([[1, 3, 2]])
-probe.gives(
-    torch.tensor([[[4.0, 1.0, 0.0, 0.0], [2.0, 0.5, 0.0, 1.0], [1.0, 0.25, 1.0, 0.5]]]),
-    step,
-    start,
-    told,
-)
+due = torch.tensor([[[4.0, 1.0, 0.0, 0.0], [2.0, 0.5, 0.0, 1.0], [1.0, 0.25, 1.0, 0.5]]])
+probe.gives(due, step, start, told)
 ### BEGIN HIDDEN TESTS
 probe = probes(unroll=unroll, oracle=right_unroll)
 step = writer(probe.normal(11, 5), 0.5, probe.normal(5, 11))
@@ -682,16 +558,16 @@ probe.equals(step, probe.normal(1, 5), torch.tensor([[1, 9, 8, 3, 4, 10, 7]]))
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 7. Beam search
+# ## 6. Beam search
 #
 # `beam_search(step, state, bos, eos, beam_size, max_length, length_penalty=0.0)` searches for the best output of **one** source.
 #
-# - `step` is as in `unroll`; all live prefixes go through it together, as the rows of one batch. `state` is `(1, H)`.
+# - `step` is as in exercise 2; all live prefixes pass through it together, as the rows of one batch. `state` is `(1, H)`.
 # - Its logits are not normalised: take the log-softmax over the vocabulary. Keep the dtype of the logits.
 # - Start with one empty prefix. At every step extend every live prefix by every token; a candidate scores the sum of its log-probabilities. Then
 #     1. of the `beam_size` best candidates, those that end in `eos` are finished and set aside;
-#     2. the `beam_size` best candidates that do *not* end in `eos` live on, each with the state of the prefix it came from (what has finished takes nobody's place);
-#     3. stop when at least `beam_size` candidates are finished, or after `max_length` steps. In the latter case the live prefixes count as finished too, as they are.
+#     2. the `beam_size` best candidates that do *not* end in `eos` live on, each with the state of the prefix that it extends. Finished candidates do not reduce their number;
+#     3. stop when at least `beam_size` candidates are finished, or after `max_length` steps. In the latter case the live prefixes also count as finished.
 # - Of all finished ones, return the one with the highest $\log p \,/\, ((5 + n) / 6)^{\alpha}$, where $n$ counts its tokens with `eos` and $\alpha$ is `length_penalty`.
 # - The result is the pair `(tokens, score)`: a one-axis integer tensor without `bos`, with `eos` if it was said, and that highest value as a number.
 #
@@ -699,8 +575,7 @@ probe.equals(step, probe.normal(1, 5), torch.tensor([[1, 9, 8, 3, 4, 10, 7]]))
 #
 # <details><summary>Hint</summary>
 #
-# A candidate's place in the flattened table of scores tells both where it came from and what it ends in.
-# `divmod` by the size of the vocabulary takes it apart.
+# A candidate's index in the flattened table of scores gives both its prefix and its last token: use `divmod` with the size of the vocabulary.
 #
 # </details>
 
@@ -776,12 +651,8 @@ for width in (2, 3, 5):
     probe.equals(remembering, torch.zeros(1, 5, dtype=torch.float64), 1, 2, width, 6)
 ### BEGIN HIDDEN TESTS
 for width in (2, 3, 4):
-    step = writer(
-        probe.normal(7, 5, dtype=torch.float64, std=1.5),
-        0.8,
-        probe.normal(5, 7, dtype=torch.float64),
-    )
-    probe.equals(step, probe.normal(1, 5, dtype=torch.float64), 1, 2, width, 6)
+    table, mix = probe.normal(7, 5, std=1.5).double(), probe.normal(5, 7).double()
+    probe.equals(writer(table, 0.8, mix), probe.normal(1, 5).double(), 1, 2, width, 6)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "beam_search-length_penalty", "grade": true, "points": 2}
@@ -811,13 +682,12 @@ probe.equals(markov(never), torch.zeros(1, 1), 1, 2, 3, 5)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 8. Write the test
+# ## 7. Write the test
 #
-# `check_loss(candidate)` takes somebody's `sequence_loss(logits, target_out, pad=0)` (contract in exercise 5) and returns `True` if it is right, `False` if it is wrong.
+# `check_loss(candidate)` takes a `sequence_loss(logits, target_out, pad=0)` (contract in exercise 4) and returns `True` if it is right, `False` if it is wrong.
 #
-# Your test is tried on two right answers, which it must accept, and on six wrong ones.
-# Each wrong one that it rejects earns its share.
-# Think about what has to be in the inputs so that the wrong recipes of the chapter *differ* from the right one, and compute the right value without calling anybody's loss.
+# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# Choose inputs on which the wrong recipes of the chapter *differ* from the right one, and compute the right value by yourself.
 
 
 # %% nbgrader={"grade_id": "check_loss", "solution": true}
@@ -916,7 +786,7 @@ probe.judges(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 9. Report
+# ## 8. Report
 #
 # Train an encoder-decoder on a task of your own (sorting, doubling every symbol, a date format), or take the numbers of the chapter.
 # In about 200 words, two points for each part:

@@ -33,26 +33,6 @@ def encode_with_arithmetic(step, source, lengths, state):
     return state
 
 
-@variant(of="shift_targets")
-def shift_by_lists(target, lengths, bos=1, eos=2, pad=0):
-    width = target.shape[1] + 1
-    read, said = [], []
-    for row, n in zip(target.tolist(), lengths.tolist(), strict=True):
-        read.append(([bos, *row[:n]] + [pad] * width)[:width])
-        said.append(([*row[:n], eos] + [pad] * width)[:width])
-    return torch.tensor(read, dtype=target.dtype), torch.tensor(said, dtype=target.dtype)
-
-
-@variant(of="shift_targets")
-def shift_by_where(target, lengths, bos=1, eos=2, pad=0):
-    places = torch.arange(target.shape[1] + 1)
-    target_in = F.pad(target, (1, 0), value=bos)
-    target_out = torch.where(places == lengths[:, None], eos, F.pad(target, (0, 1), value=pad)).to(
-        target.dtype
-    )
-    return [target_in, target_out]
-
-
 @variant(of="sequence_loss")
 def loss_by_cross_entropy(logits, target_out, pad=0):
     total = F.cross_entropy(

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Exercises: additive attention
 #
-# You write attention the way it came into the world: the score, the weights over the real positions, the context vector, one step of a decoder that uses them, and the number that says how good an alignment is.
-# All functions work on plain tensors, so that each can be followed by hand.
+# You write the first attention: the score, the weights over the real positions, one step of a decoder with its context vector, and a measure of how good an alignment is.
+# All functions work on plain tensors, so that you can follow each by hand.
 #
-# Shapes: `B` rows of a batch, `L` queries, `S` positions that are looked at, `A` hidden units of the score.
+# Shapes: `B` rows of a batch, `L` queries, `S` source positions, `A` hidden units of the score.
 #
 # A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
 # Nothing here needs a network or a GPU.
@@ -28,7 +28,7 @@ def tanh_cell(weight_ih, weight_hh):
 
 
 def adding_cell(input, hidden):
-    """A cell for work by hand: ten times the state, plus the sum of what comes in."""
+    """A cell for work by hand: ten times the state, plus the sum of the input."""
     return 10 * hidden + input.sum(dim=-1, keepdim=True)
 
 
@@ -52,8 +52,7 @@ def ones(*shape):
 #
 # <details><summary>Hint</summary>
 #
-# Before the sum, one of the two needs an axis of size 1 for the queries of the other, and the other one for the keys.
-# Write the shape of each piece as a comment: `(..., L, 1, A)`, `(..., 1, S, A)`.
+# Before the sum, each of the two needs an axis of size 1 where the other one has its positions: `(..., L, 1, A)` and `(..., 1, S, A)`.
 #
 # </details>
 
@@ -70,13 +69,8 @@ def additive_score(query, key, weight_query, weight_key, v):
 # %% nbgrader={"grade_id": "additive_score-by_hand", "grade": true, "points": 1}
 # One query, sizes small enough for a pencil.
 probe = probes(additive_score=additive_score)
-probe.equals(
-    torch.tensor([[0.5]]),
-    torch.tensor([[0.0], [-0.5]]),
-    ones(1, 1),
-    ones(1, 1),
-    torch.tensor([2.0]),
-)
+one, keys = ones(1, 1), torch.tensor([[0.0], [-0.5]])
+probe.equals(torch.tensor([[0.5]]), keys, one, one, torch.tensor([2.0]))
 probe.equals(
     torch.tensor([[1.0, -1.0]]),
     torch.tensor([[0.0, 2.0, 1.0], [1.0, 1.0, -1.0], [0.5, 0.0, 0.0]]),
@@ -93,60 +87,39 @@ probe.equals(
 # %% nbgrader={"grade_id": "additive_score-many_queries", "grade": true, "points": 2}
 # Every query meets every key.
 probe = probes(additive_score=additive_score)
-probe.equals(
-    torch.tensor([[0.5], [-1.0]]),
-    torch.tensor([[0.0], [-0.5], [1.0]]),
-    ones(1, 1),
-    ones(1, 1),
-    torch.tensor([2.0]),
-)
+one, keys = ones(1, 1), torch.tensor([[0.0], [-0.5], [1.0]])
+probe.equals(torch.tensor([[0.5], [-1.0]]), keys, one, one, torch.tensor([2.0]))
 ### BEGIN HIDDEN TESTS
-probe.equals(
-    probe.normal(5, 3),
-    probe.normal(7, 2),
-    probe.normal(11, 3),
-    probe.normal(11, 2),
-    probe.normal(11),
-)
-# as many queries as keys, and all sizes equal: nothing but the values can tell
-probe.equals(
-    probe.normal(3, 3), probe.normal(3, 3), probe.normal(3, 3), probe.normal(3, 3), probe.normal(3)
-)
+probe.equals(*(probe.normal(*s) for s in ((5, 3), (7, 2), (11, 3), (11, 2), (11,))))
+# as many queries as keys, and all sizes equal: only the values differ
+probe.equals(*(probe.normal(*s) for s in ((3, 3), (3, 3), (3, 3), (3, 3), (3,))))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "additive_score-batch", "grade": true, "points": 1}
-# Leading axes: rows of a batch know nothing of each other.
+# Leading axes: the rows of a batch are independent.
 probe = probes(additive_score=additive_score)
 weights = probe.normal(5, 3), probe.normal(5, 2), probe.normal(5)
 probe.equals(probe.normal(2, 1, 3), probe.normal(2, 7, 2), *weights)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(2, 3, 5, 3), probe.normal(2, 3, 7, 2), *weights)
 weights = [part.double() for part in weights]
-probe.equals(
-    probe.normal(3, 4, 3, dtype=torch.float64), probe.normal(3, 4, 2, dtype=torch.float64), *weights
-)
+probe.equals(probe.normal(3, 4, 3).double(), probe.normal(3, 4, 2).double(), *weights)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "additive_score-gradient", "grade": true, "points": 1}
 # Everything that is learned gets its gradient.
 probe = probes(additive_score=additive_score)
-probe.gradient(
-    probe.normal(2, 3),
-    probe.normal(5, 2),
-    probe.normal(3, 3),
-    probe.normal(3, 2),
-    probe.normal(3),
-    wrt=(0, 1, 2, 3, 4),
-)
+shapes = (2, 3), (5, 2), (3, 3), (3, 2), (3,)
+probe.gradient(*(probe.normal(*s) for s in shapes), wrt=(0, 1, 2, 3, 4))
 
 # %% [markdown]
-# ## 2. Weights over what is really there
+# ## 2. Weights over the real positions
 #
 # `padded_weights(scores, lengths)` turns scores into weights and leaves the padding out.
 #
 # - `scores` is `(B, L, S)` and floating, `lengths` is `(B,)`: in row `b` the first `lengths[b]` of the `S` positions are real, for each of the `L` queries.
 # - The result has the shape and the dtype of `scores`: along the last axis a softmax over the real positions, and exactly 0 at the others.
-# - So the real weights of a row sum to one, whatever the padding holds. What stands there does not matter, be it a large number.
+# - The real weights of a row sum to one. The scores of the padding have no influence, however large they are.
 # - A row of length 0 has no real position: all its weights are 0, and not NaN.
 # - It is right for every finite score, however large.
 # - Gradients flow to the scores of real positions; at all others, those of an empty row included, the gradient is 0, and not NaN.
@@ -187,7 +160,7 @@ probe.equals(probe.normal(4, 4, 4), torch.tensor([1, 3, 4, 2]))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "padded_weights-filling", "grade": true, "points": 1}
-# What stands in the padding is larger than everything else.
+# The scores of the padding are larger than all others.
 probe = probes(padded_weights=padded_weights)
 probe.equals(torch.tensor([[[0.0, 1.0986123, 500.0]]]), torch.tensor([2]))
 ### BEGIN HIDDEN TESTS
@@ -207,7 +180,7 @@ probe.equals(-30_000.0 + probe.integers(0, 3, 2, 3, 5).float(), torch.tensor([4,
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "padded_weights-empty_row", "grade": true, "points": 1}
-# A row with nothing to look at.
+# A row without a real position.
 probe = probes(padded_weights=padded_weights)
 probe.equals(torch.tensor([[[0.0, 1.0]], [[2.0, 3.0]]]), torch.tensor([2, 0]))
 ### BEGIN HIDDEN TESTS
@@ -224,86 +197,7 @@ probe.gradient(probe.normal(2, 3, 4), torch.tensor([3, 2]))
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3. The context vector
-#
-# `context_vector(weights, value)` takes the weighted sum of what stands at the positions:
-#
-# $$c_i = \sum_j \alpha_{ij}\, h_j .$$
-#
-# - `weights` is `(B, L, S)`, `value` is `(B, S, E)`; the result is `(B, L, E)`.
-# - The weights are taken as they are. They need not sum to one here (think of a row that is all padding), and they may even be negative: the function is linear in both arguments.
-#
-# By hand: the weights $0.25, 0.75$ and the values $[4, 0]$ and $[0, 8]$ give $[1, 6]$.
-
-
-# %% nbgrader={"grade_id": "context_vector", "solution": true}
-def context_vector(weights, value):
-    ### BEGIN SOLUTION
-    return weights @ value
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "context_vector-by_hand", "grade": true, "points": 1}
-# One row, one query.
-probe = probes(context_vector=context_vector)
-probe.equals(torch.tensor([[[0.25, 0.75]]]), torch.tensor([[[4.0, 0.0], [0.0, 8.0]]]))
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(1, 1, 7).softmax(-1), probe.normal(1, 7, 3))
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "context_vector-batch", "grade": true, "points": 1}
-# Several rows and queries.
-probe = probes(context_vector=context_vector)
-probe.equals(probe.normal(2, 3, 5).softmax(-1), probe.normal(2, 5, 7))
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(3, 3, 3).softmax(-1), probe.normal(3, 3, 3))
-probe.equals(
-    probe.normal(2, 5, 3, dtype=torch.float64).softmax(-1),
-    probe.normal(2, 3, 2, dtype=torch.float64),
-)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "context_vector-as_they_are", "grade": true, "points": 1}
-# Weights that do not sum to one: all zero, half, negative.
-probe = probes(context_vector=context_vector)
-probe.equals(
-    torch.tensor([[[0.0, 0.0], [0.25, 0.25], [1.0, -1.0]]]),
-    torch.tensor([[[4.0, 0.0], [0.0, 8.0]]]),
-)
-### BEGIN HIDDEN TESTS
-weights = probe.normal(2, 3, 5)
-weights[1, 2] = 0.0
-probe.equals(weights, probe.normal(2, 5, 4))
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "context_vector-gradient", "grade": true, "points": 1}
-# Gradients reach the weights and the values.
-probe = probes(context_vector=context_vector)
-probe.gradient(probe.normal(2, 3, 5).softmax(-1), probe.normal(2, 5, 4), wrt=(0, 1))
-
-# %% [markdown]
-# ## Look
-#
-# The alignment of a model that reverses its input, drawn with your functions. The source has six places and four real words.
-
-# %% attn_course={"look": true}
-import matplotlib.pyplot as plt
-
-places = 3 * torch.eye(6)
-query, key = places[:4].flip(0)[None], places[None]
-same, v = torch.eye(6), -6 * torch.ones(6)  # with this v, equal vectors get the largest score
-weights = padded_weights(additive_score(query, key, same, same, v), torch.tensor([4]))
-print(context_vector(weights, torch.arange(1.0, 7.0)[None, :, None])[0, :, 0])  # about 4 3 2 1
-plt.imshow(weights[0])
-plt.xlabel("source")
-plt.ylabel("target")
-plt.show()
-
-# %% [markdown]
-# # More
-
-# %% [markdown]
-# ## 4. One step of the decoder
+# ## 3. One step of the decoder
 #
 # `decoder_step(cell, word, state, annotations, lengths, score)` is one step of Bahdanau's decoder, without the output layer:
 #
@@ -314,9 +208,9 @@ plt.show()
 # - `score(query, key)` is given, the function $a$: `(B, L, H)` and `(B, S, E)` in, scores `(B, L, S)` out.
 # - `word` `(B, D)` is the embedded $y_{i-1}$, `state` `(B, H)` is $s_{i-1}$, `annotations` `(B, S, E)` are the $h_j$ with `lengths` `(B,)`, all at least 1.
 # - The result is the triple `(new_state, context, weights)` of shapes `(B, H)`, `(B, E)`, `(B, S)`. Padding has weight 0, and gradients flow through all of it: to the word, to the state and to the annotations.
-# - Mind the order: the weights come from the state *before* the update.
+# - The weights come from the state *before* the update. The weighted sum takes the weights as they are.
 #
-# You may use your functions of exercises 2 and 3. Their tests do not depend on this one, but this one depends on them.
+# You may use your function of exercise 2; then the tests of this one depend on it too.
 #
 # By hand, with the cell "ten times the state, plus the sum of its input" and the score $q\,k$ (all sizes 1): state $0$, annotations $2$ and $4$, word $1$.
 # The scores are $0, 0$, the weights $0.5, 0.5$, the context $3$, the new state $10 \cdot 0 + 1 + 3 = 4$.
@@ -348,7 +242,7 @@ def right_step(cell, word, state, annotations, lengths, score):
 
 ### END HIDDEN TESTS
 def picking_cell(input, hidden):
-    """A cell that lets only the word through, so that the source is felt by looking alone."""
+    """A cell that returns the word, so that the source acts through context and weights only."""
     return input[:, :5]
 
 
@@ -364,30 +258,18 @@ def mlp_score(weight_query, weight_key, v):
 
 
 probe = probes(decoder_step=decoder_step)
-annotations = torch.tensor([[[2.0], [4.0]]])
-probe.gives(
-    (torch.tensor([[4.0]]), torch.tensor([[3.0]]), torch.tensor([[0.5, 0.5]])),
-    adding_cell,
-    ones(1, 1),
-    torch.zeros(1, 1),
-    annotations,
-    torch.tensor([2]),
-    product_score,
-)
+annotations, length = torch.tensor([[[2.0], [4.0]]]), torch.tensor([2])
+due = torch.tensor([[4.0]]), torch.tensor([[3.0]]), torch.tensor([[0.5, 0.5]])
+start = torch.zeros(1, 1)
+probe.gives(due, adding_cell, ones(1, 1), start, annotations, length, product_score)
 # scores 1 and 2, weights 0.269 and 0.731, context 3.462; 10 * 0.5 + 1 + 3.462
-probe.gives(
-    (
-        torch.tensor([[9.4621172]]),
-        torch.tensor([[3.4621172]]),
-        torch.tensor([[0.2689414, 0.7310586]]),
-    ),
-    adding_cell,
-    ones(1, 1),
-    torch.tensor([[0.5]]),
-    annotations,
-    torch.tensor([2]),
-    product_score,
+due = (
+    torch.tensor([[9.4621172]]),
+    torch.tensor([[3.4621172]]),
+    torch.tensor([[0.2689414, 0.7310586]]),
 )
+start = torch.tensor([[0.5]])
+probe.gives(due, adding_cell, ones(1, 1), start, annotations, length, product_score)
 ### BEGIN HIDDEN TESTS
 probe = probes(decoder_step=decoder_step, oracle=right_step)
 annotations = probe.normal(2, 5, 1)
@@ -400,19 +282,10 @@ probe.equals(
 # Sizes that are all different.
 probe = probes(decoder_step=decoder_step)
 # scores 2 and 4, weights 0.119 and 0.881; the second entries of the annotations are mixed as well
-probe.gives(
-    (
-        torch.tensor([[17.4768117]]),
-        torch.tensor([[3.7615942, 0.7152175]]),
-        torch.tensor([[0.1192029, 0.8807971]]),
-    ),
-    adding_cell,
-    torch.tensor([[1.0, 2.0]]),
-    ones(1, 1),
-    torch.tensor([[[2.0, 6.0], [4.0, 0.0]]]),
-    torch.tensor([2]),
-    product_score,
-)
+context, weights = torch.tensor([[3.7615942, 0.7152175]]), torch.tensor([[0.1192029, 0.8807971]])
+word, annotations = torch.tensor([[1.0, 2.0]]), torch.tensor([[[2.0, 6.0], [4.0, 0.0]]])
+due = torch.tensor([[17.4768117]]), context, weights
+probe.gives(due, adding_cell, word, ones(1, 1), annotations, torch.tensor([2]), product_score)
 ### BEGIN HIDDEN TESTS
 probe = probes(decoder_step=decoder_step, oracle=right_step)
 cell = tanh_cell(probe.normal(5, 3 + 7, std=0.5), probe.normal(5, 5, std=0.5))
@@ -435,19 +308,10 @@ probe.equals(
 # Sources of several lengths.
 probe = probes(decoder_step=decoder_step)
 padded = torch.tensor([[[2.0], [4.0], [9.0]], [[2.0], [9.0], [9.0]]])
-probe.gives(
-    (
-        torch.tensor([[9.4621172], [13.0]]),
-        torch.tensor([[3.4621172], [2.0]]),
-        torch.tensor([[0.2689414, 0.7310586, 0.0], [1.0, 0.0, 0.0]]),
-    ),
-    adding_cell,
-    ones(2, 1),
-    torch.tensor([[0.5], [1.0]]),
-    padded,
-    torch.tensor([2, 1]),
-    product_score,
-)
+weights = torch.tensor([[0.2689414, 0.7310586, 0.0], [1.0, 0.0, 0.0]])
+due = torch.tensor([[9.4621172], [13.0]]), torch.tensor([[3.4621172], [2.0]]), weights
+start, lengths = torch.tensor([[0.5], [1.0]]), torch.tensor([2, 1])
+probe.gives(due, adding_cell, ones(2, 1), start, padded, lengths, product_score)
 ### BEGIN HIDDEN TESTS
 probe = probes(decoder_step=decoder_step, oracle=right_step)
 cell = tanh_cell(probe.normal(5, 3 + 7, std=0.5), probe.normal(5, 5, std=0.5))
@@ -458,22 +322,16 @@ probe.equals(cell, probe.normal(3, 3), probe.normal(3, 5), probe.normal(3, 4, 7)
 
 
 # %% nbgrader={"grade_id": "decoder_step-gradient", "grade": true, "points": 1}
-# Training must reach the annotations, through what was looked at. The score is even, so that nothing
-# but the mixing of the annotations can carry a gradient.
+# Gradients must reach the annotations. All scores are equal, so that only the weighted sum carries a
+# gradient.
 def even_score(query, key):
     return torch.zeros(query.shape[0], query.shape[1], key.shape[1])  # (B, L, S)
 
 
 probe = probes(decoder_step=decoder_step)
-probe.holds(
-    properties.gradient_reaches(3),
-    picking_cell,
-    probe.normal(2, 5),
-    probe.normal(2, 5),
-    probe.normal(2, 4, 5),
-    torch.tensor([4, 3]),
-    even_score,
-)
+word, start, annotations = probe.normal(2, 5), probe.normal(2, 5), probe.normal(2, 4, 5)
+given = picking_cell, word, start, annotations, torch.tensor([4, 3]), even_score
+probe.holds(properties.gradient_reaches(3), *given)
 
 
 ### BEGIN HIDDEN TESTS
@@ -483,28 +341,58 @@ def bilinear(weight):
 
 probe = probes(decoder_step=decoder_step, oracle=right_step)
 cell = tanh_cell(probe.normal(3, 2 + 4, std=0.5), probe.normal(3, 3, std=0.5))
-probe.gradient(
-    cell,
-    probe.normal(2, 2),
-    probe.normal(2, 3),
-    probe.normal(2, 5, 4),
-    torch.tensor([5, 5]),
-    bilinear(probe.normal(3, 4)),
-    wrt=(1, 2, 3),
-)
+word, start, annotations = probe.normal(2, 2), probe.normal(2, 3), probe.normal(2, 5, 4)
+given = cell, word, start, annotations, torch.tensor([5, 5]), bilinear(probe.normal(3, 4))
+probe.gradient(*given, wrt=(1, 2, 3))
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5. The alignment error rate
+# ## Look
 #
-# `alignment_error_rate(weights, alignment)` says how often the largest weight stands in the wrong place.
+# Your decoder reverses four words. The source has six positions, two of them padding. Each row is one step of your decoder: the bright cell is where it attends.
+
+# %% attn_course={"look": true}
+import matplotlib.pyplot as plt
+
+places, source = 3 * torch.eye(6)[None], ["we", "read", "from", "right", "pad", "pad"]
+same, v = torch.eye(6), -6 * torch.ones(6)  # with this v, equal vectors get the largest score
+
+
+def score(query, key):
+    return additive_score(query, key, same, same, v)
+
+
+def one_place_left(input, hidden):
+    return hidden.roll(-1, dims=1)
+
+
+state, rows = places[:, 3], []
+for _ in range(4):
+    state, context, weights = decoder_step(
+        one_place_left, torch.zeros(1, 1), state, places, torch.tensor([4]), score
+    )
+    rows.append(weights[0])
+    print(source[int(weights.argmax())], end=" ")
+plt.imshow(torch.stack(rows))
+plt.xticks(range(6), source)
+plt.yticks(range(4))
+plt.ylabel("step of the decoder")
+plt.show()
+
+# %% [markdown]
+# # More
+
+# %% [markdown]
+# ## 4. The alignment error rate
+#
+# `alignment_error_rate(weights, alignment)` is the share of target positions whose largest weight is at the wrong source position.
 #
 # - `weights` is `(B, L, S)`: for each of the `L` target positions a row of weights.
 # - `alignment` is `(B, L)` and integer: the source position that the target position comes from, or -1 where there is none.
-# - The position with the largest weight is where the model looks; of equal ones the first.
-# - The result is one number, a `float` (a tensor without axes will do): the share of target positions *with a known source position* at which the model looks elsewhere. It is `0.0` when there are none.
+# - The model attends to the position with the largest weight; of equal ones to the first.
+# - The result is one number, a `float` or a tensor without axes: the share of target positions *with a known source position* at which the model attends to another one. It is `0.0` when there are none.
 #
-# By hand: three target positions come from 1, 0 and nowhere; the model looks at 1, 2 and 0. One of two is wrong: `0.5`.
+# By hand: three target positions come from 1, 0 and nowhere; the model attends to 1, 2 and 0. One of two is wrong: `0.5`.
 
 
 # %% nbgrader={"grade_id": "alignment_error_rate", "solution": true}
@@ -544,7 +432,7 @@ lengths = torch.tensor([7, 2, 4])
 truth = truth.masked_fill(torch.arange(7) >= lengths[:, None], -1)
 truth[0, 3] = -1
 probe.equals(guess, truth)
-probe.equals(three, torch.tensor([[-1, 2, 0]]))  # unknown places may stand anywhere
+probe.equals(three, torch.tensor([[-1, 2, 0]]))  # unknown positions may come first
 # a row with one known position and a row with three: the rate is over positions, not over rows
 probe.equals(torch.eye(3).repeat(2, 1, 1), torch.tensor([[1, -1, -1], [0, 1, 2]]))
 ### END HIDDEN TESTS
@@ -567,11 +455,11 @@ probe.equals(probe.normal(2, 3, 5).softmax(-1), torch.full((2, 3), -1))
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 6. Repair: attention with two faults
+# ## 5. Repair: attention with two faults
 #
 # `broken_attend` should score the keys, weigh the real ones with a softmax and return the weighted sum of the values.
 # `query` is `(B, E_q)`, one per row, `key` is `(B, S, E_k)`, `value` is `(B, S, E)`, `lengths` is `(B,)` with all entries at least 1; the result is `(B, E)`.
-# It runs, it trains a little, and it has two faults. Find them, and write `fixed_attend`.
+# It runs, and it has two faults. Find them, and write `fixed_attend`.
 
 
 # %% nbgrader={"grade_id": "broken_attend", "locked": true}
@@ -618,14 +506,14 @@ probe.equals(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 7. Write the test
+# ## 6. Write the test
 #
-# `check_score(candidate)` takes somebody's `additive_score(query, key, weight_query, weight_key, v)` (contract in exercise 1, two or more axes) and returns `True` if it is right, `False` if it is wrong.
+# `check_score(candidate)` takes an `additive_score(query, key, weight_query, weight_key, v)` (contract in exercise 1, two or more axes) and returns `True` if it is right, `False` if it is wrong.
 #
 # Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
 # Many wrong scores agree with the right one on some inputs: with one query, with one hidden unit, with inputs near 0, with equal sizes and equal weights.
-# Choose inputs on which they all differ, and compute the right value without calling anybody's score.
-# A candidate may also raise an error on your inputs: then it is wrong.
+# Choose inputs on which they all differ, and compute the right value by yourself.
+# A candidate that raises an error on your inputs is wrong.
 
 
 # %% nbgrader={"grade_id": "check_score", "solution": true}
@@ -747,7 +635,7 @@ probe.judges(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 8. Report
+# ## 7. Report
 #
 # Train a decoder with attention on a task of your own (sorting, doubling every symbol, dates in another format), or take the numbers of the chapter.
 # In about 200 words, two points for each part:

@@ -1,30 +1,46 @@
 """Wrong answers on the way to additive attention: name, message, and the tests they must fail."""
 
 import torch
+from torch.nn.functional import one_hot
 
 from attn_course.probes import WrongAnswers, call, student, witnesses
 
-wrong_additive_score = WrongAnswers(
-    "additive_score", tests=("by_hand", "many_queries", "batch", "gradient")
-)
-wrong_padded_weights = WrongAnswers(
-    "padded_weights",
-    tests=("values", "padding", "filling", "large_scores", "empty_row", "gradient"),
-)
-wrong_context_vector = WrongAnswers(
-    "context_vector", tests=("by_hand", "batch", "as_they_are", "gradient")
-)
-wrong_decoder_step = WrongAnswers(
-    "decoder_step", tests=("by_hand", "no_padding", "padding", "gradient")
-)
-wrong_alignment_error_rate = WrongAnswers(
-    "alignment_error_rate", tests=("values", "no_source", "ties", "none_known")
-)
-wrong_fixed_attend = WrongAnswers("fixed_attend", tests=("scores", "padding"))
-wrong_check_score = WrongAnswers("check_score", tests=("plain", "mutants"))
-
+INF = torch.inf
 
 # --- additive_score ----------------------------------------------------------------------------
+
+
+def bent_together(asked, offered):
+    return torch.tanh(asked + offered)
+
+
+def one_by_one(asked, offered):
+    return torch.tanh(asked) + torch.tanh(offered)
+
+
+def right_score(
+    query,
+    key,
+    weight_query,
+    weight_key,
+    v,
+    *,
+    read=lambda query: query,
+    matrices=lambda of_query, of_key: (of_query, of_key),
+    meet=bent_together,
+    weigh=lambda hidden, v: hidden @ v,
+    last=lambda scores: scores,
+):
+    """The right answer in steps; a fault replaces some of them."""
+    of_query, of_key = matrices(weight_query, weight_key)
+    asked = (read(query) @ of_query.T).unsqueeze(-2)
+    return last(weigh(meet(asked, (key @ of_key.T).unsqueeze(-3)), v))
+
+
+score = WrongAnswers(
+    "additive_score", tests=("by_hand", "many_queries", "batch", "gradient"), right=right_score
+)
+score.detached()
 
 
 @witnesses(of="additive_score")
@@ -38,115 +54,119 @@ def score_calls(draw):
         ((2,), 3, 3, 3, 3, 3),
         ((2, 3), 2, 5, 3, 4, 1),
     ]:
-        yield call(
-            draw.normal(*lead, queries, q),
-            draw.normal(*lead, keys, k),
-            draw.normal(a, q),
-            draw.normal(a, k),
-            draw.normal(a),
-        )
+        shapes = (*lead, queries, q), (*lead, keys, k), (a, q), (a, k), (a,)
+        yield call(*(draw.normal(*shape) for shape in shapes))
+    shapes = (2, 3), (3, 2), (5, 3), (5, 2), (5,)
     for place in range(5):
-        yield call(
-            draw.normal(2, 3),
-            draw.normal(3, 2),
-            draw.normal(5, 3),
-            draw.normal(5, 2),
-            draw.normal(5),
-            via=student.grad(place),
-        )
+        yield call(*(draw.normal(*shape) for shape in shapes), via=student.grad(place))
 
 
-def score_hidden(query, key, weight_query, weight_key):
-    asked = (query @ weight_query.transpose(0, 1)).unsqueeze(-2)
-    return asked + (key @ weight_key.transpose(0, 1)).unsqueeze(-3)
-
-
-@wrong_additive_score("no tanh")
-def score_linear(query, key, weight_query, weight_key, v):
-    """You leave the tanh out, and the score falls apart into a part of the query plus a part of the
-    key. The softmax then cancels the query's part: every query looks at the same place.
-    """
-    return score_hidden(query, key, weight_query, weight_key) @ v
-
-
-@wrong_additive_score("the tanh stands outside")
-def score_tanh_outside(query, key, weight_query, weight_key, v):
-    """You sum over the hidden units first and take the tanh of the result, so no score leaves the
-    range from -1 to 1 and no weight can become large. Look at what v multiplies in the formula.
-    """
-    return torch.tanh(score_hidden(query, key, weight_query, weight_key) @ v)
-
-
-@wrong_additive_score("a tanh for each of the two")
-def score_two_tanhs(query, key, weight_query, weight_key, v):
-    """You squash the query's part and the key's part one by one and add the results. Then the score
-    is again a sum of two parts that know nothing of each other; they must meet inside the tanh.
-    """
-    asked = torch.tanh(query @ weight_query.T).unsqueeze(-2)
-    return (asked + torch.tanh(key @ weight_key.T).unsqueeze(-3)) @ v
-
-
-@wrong_additive_score("product in place of the sum")
-def score_multiplied(query, key, weight_query, weight_key, v):
-    """You multiply the two projections where the formula adds them. It is another score (a product
-    of the two, squashed); this one is called additive for a reason.
-    """
-    asked = (query @ weight_query.T).unsqueeze(-2)
-    return torch.tanh(asked * (key @ weight_key.T).unsqueeze(-3)) @ v
-
-
-@wrong_additive_score("keys by queries")
-def score_transposed(query, key, weight_query, weight_key, v):
-    """Your table has a row per key and a column per query. A softmax over its last axis would then
-    let the queries compete for each key. Look at which of the two gets which new axis.
-    """
-    return (torch.tanh(score_hidden(query, key, weight_query, weight_key)) @ v).transpose(-1, -2)
-
-
-@wrong_additive_score("v is left out")
-def score_without_v(query, key, weight_query, weight_key, v):
-    """You add up the hidden units with equal weights and never use v. Some hidden units should speak
-    against a match, and only v can tell them apart.
-    """
-    return torch.tanh(score_hidden(query, key, weight_query, weight_key)).sum(-1)
-
-
-@wrong_additive_score("a softmax too early")
-def score_softmaxed(query, key, weight_query, weight_key, v):
-    """You return weights: a softmax has already been taken over the keys. The function should give
-    scores, because the padding has still to be left out before the softmax.
-    """
-    return (torch.tanh(score_hidden(query, key, weight_query, weight_key)) @ v).softmax(-1)
-
-
-@wrong_additive_score("scaled by the hidden size")
-def score_scaled(query, key, weight_query, weight_key, v):
-    """Your scores are divided by the square root of the number of hidden units. That belongs to
-    the scaled dot product of a later chapter; the formula here has no such factor.
-    """
-    hidden = torch.tanh(score_hidden(query, key, weight_query, weight_key))
-    return hidden @ v / len(v) ** 0.5
-
-
-@wrong_additive_score("the two matrices exchanged")
-def score_exchanged(query, key, weight_query, weight_key, v):
-    """You multiply the query by the key's matrix and the key by the query's. With equal sizes nothing
-    breaks, and the answer is wrong. Look at which matrix goes with which vector.
-    """
-    return torch.tanh(score_hidden(query, key, weight_key, weight_query)) @ v
-
-
-@wrong_additive_score("only the first query", but=("by_hand",))
-def score_one_query(query, key, weight_query, weight_key, v):
-    """You compute one row of scores and hand it to every query. Each query has a row of its own;
-    look at what happens to the axis of the queries.
-    """
-    hidden = score_hidden(query[..., :1, :], key, weight_query, weight_key)
-    scores = torch.tanh(hidden) @ v
-    return scores.expand(*scores.shape[:-2], query.shape[-2], scores.shape[-1])
-
+score.fault(
+    "no tanh",
+    """Without the tanh the score is a part of the query plus a part of the key. The softmax cancels
+    the query's part: every query attends to the same positions.""",
+    meet=lambda asked, offered: asked + offered,
+)
+score.fault(
+    "the tanh stands outside",
+    """You sum over the hidden units first and take the tanh of the result, so every score lies
+    between -1 and 1. What does v multiply in the formula?""",
+    meet=lambda asked, offered: asked + offered,
+    last=torch.tanh,
+)
+score.fault(
+    "a tanh for each of the two",
+    """You take the tanh of the query's part and of the key's part, and add them. The score is then a
+    sum of two independent parts; they must meet inside the tanh.""",
+    meet=one_by_one,
+)
+score.fault(
+    "relu in place of the tanh",
+    "You set negative hidden units to 0. The formula has a tanh.",
+    meet=lambda asked, offered: torch.relu(asked + offered),
+)
+score.fault(
+    "product in place of the sum",
+    "You multiply the two projections. The formula adds them: hence the name.",
+    meet=lambda asked, offered: torch.tanh(asked * offered),
+)
+score.fault(
+    "v is left out",
+    """You add up the hidden units with equal weights. Some should count against a match, and only v
+    makes them different.""",
+    weigh=lambda hidden, v: hidden.sum(-1) + 0.0 * v.sum(),
+)
+score.fault(
+    "v gets no gradient",
+    "Your numbers are right, but v is detached: it can never be learned.",
+    fails=("gradient",),
+    weigh=lambda hidden, v: hidden @ v.detach(),
+)
+score.fault(
+    "scaled by the hidden size",
+    "You divide by the root of the number of hidden units. The formula has no such factor.",
+    weigh=lambda hidden, v: hidden @ v / len(v) ** 0.5,
+)
+score.fault(
+    "the two matrices exchanged",
+    """You multiply the query by the key's matrix and the key by the query's. With equal sizes there
+    is no error.""",
+    matrices=lambda of_query, of_key: (of_key, of_query),
+)
+for told, matrices in (
+    ("query", lambda of_query, of_key: (of_query, of_query)),
+    ("key", lambda of_query, of_key: (of_key, of_key)),
+):
+    score.fault(
+        f"the matrix of the {told} for both",
+        "One matrix serves both vectors. With equal sizes there is no error.",
+        matrices=matrices,
+    )
+score.fault(
+    "only the first query",
+    "You compute one row of scores for all queries. Each query has a row of its own.",
+    but=("by_hand",),
+    read=lambda query: query[..., :1, :].expand_as(query),
+)
+score.axes_swapped(
+    "keys by queries",
+    """Your table has a row per key and a column per query. A softmax over its last axis would let
+    the queries compete for each key. Which of the two gets which new axis?""",
+)
+score.fault(
+    "a softmax too early",
+    "You return weights. The padding has to be left out before the softmax: return scores.",
+    last=lambda scores: scores.softmax(-1),
+)
 
 # --- padded_weights ----------------------------------------------------------------------------
+
+
+def guarded(scores, real, *, top=lambda masked: masked.amax(-1, keepdim=True)):
+    masked = scores.masked_fill(~real, -INF)
+    highest = top(masked)
+    parts = (masked - highest.masked_fill(highest == -INF, 0.0)).exp()
+    total = parts.sum(-1, keepdim=True)
+    return parts / total.masked_fill(total == 0, 1.0)
+
+
+def right_weights(
+    scores,
+    lengths,
+    *,
+    real=lambda places, lengths: places < lengths,
+    weigh=guarded,
+):
+    """The right answer in steps; a fault replaces some of them."""
+    mask = real(torch.arange(scores.shape[-1]), lengths[:, None, None])
+    return weigh(scores, mask.expand(scores.shape))
+
+
+weights = WrongAnswers(
+    "padded_weights",
+    tests=("values", "padding", "filling", "large_scores", "empty_row", "gradient"),
+    right=right_weights,
+)
 
 
 @witnesses(of="padded_weights")
@@ -165,199 +185,134 @@ def weights_calls(draw):
     yield call(draw.normal(2, 3, 4), torch.tensor([0, 4]), via=student.grad(0))
 
 
-def real_positions(scores, lengths):
-    return torch.arange(scores.shape[-1]) < lengths[:, None, None]
-
-
-def safe_softmax(scores, real, dim=-1):
-    scores = scores.masked_fill(~real, -torch.inf)
-    top = scores.amax(dim, keepdim=True)
-    parts = (scores - top.masked_fill(top == -torch.inf, 0.0)).exp()
-    total = parts.sum(dim, keepdim=True)
-    return parts / total.masked_fill(total == 0, 1.0)
-
-
-@wrong_padded_weights("masked after the softmax", but=("values",))
-def weights_masked_late(scores, lengths):
-    """You take the softmax over everything and set the padding to 0 afterwards. The padding has taken
-    its share of the sum by then, so the real weights no longer sum to one.
-    """
-    return scores.softmax(-1) * real_positions(scores, lengths)
-
-
-@wrong_padded_weights("masked scores set to 0", but=("values",))
-def weights_score_zero(scores, lengths):
-    """You set the scores of the padding to 0 before the softmax. The exponential of 0 is 1, which is
-    more than every negative score gets: padding stays in the race.
-    """
-    return scores.masked_fill(~real_positions(scores, lengths), 0.0).softmax(-1)
-
-
-@wrong_padded_weights("an empty row becomes NaN", fails=("empty_row",))
-def weights_nan(scores, lengths):
-    """Your row of length 0 comes out as NaN: all its scores are minus infinity, and the softmax
-    divides 0 by 0. One such row poisons every parameter in the backward pass.
-    """
-    return scores.masked_fill(~real_positions(scores, lengths), -torch.inf).softmax(-1)
-
-
-@wrong_padded_weights("an empty row is mended too late", fails=("empty_row",))
-def weights_mended_late(scores, lengths):
+weights.fault(
+    "masked after the softmax",
+    """You take the softmax over everything and set the padding to 0 afterwards. The padding has
+    taken its share, so the real weights no longer sum to one.""",
+    but=("values",),
+    weigh=lambda scores, real: scores.softmax(-1) * real,
+)
+weights.fault(
+    "masked scores set to 0",
+    """You set the scores of the padding to 0. The exponential of 0 is 1, more than that of every
+    negative score: the padding gets weight.""",
+    but=("values",),
+    weigh=lambda scores, real: (scores * real).softmax(-1),
+)
+weights.fault(
+    "an empty row becomes NaN",
+    """Your row of length 0 is NaN: all its scores are minus infinity, and the softmax divides 0 by
+    0. One such row makes every parameter NaN in training.""",
+    fails=("empty_row",),
+    weigh=lambda scores, real: scores.masked_fill(~real, -INF).softmax(-1),
+)
+weights.fault(
+    "an empty row is repaired too late",
     """Your numbers are right, but a row of length 0 sends NaN backwards: it was NaN inside, and you
-    replaced it afterwards. One such row is enough to spoil every parameter in training.
-    """
-    real = real_positions(scores, lengths)
-    masked = scores + torch.where(real, 0.0, -torch.inf).to(scores.dtype)
-    return masked.softmax(-1).nan_to_num(0.0)
-
-
-@wrong_padded_weights("a very negative number as mask", fails=("empty_row",))
-def weights_very_negative(scores, lengths):
-    """You mask with a large negative number. A row of length 0 has that number everywhere, and a softmax
-    over equal scores spreads its weight evenly over the padding.
-    """
-    return scores.masked_fill(~real_positions(scores, lengths), -1e9).softmax(-1)
-
-
-@wrong_padded_weights("no maximum subtracted", fails=("large_scores",))
-def weights_overflow(scores, lengths):
-    """You take the exponential of the scores as they are. Above about 88 it overflows in float32 and far
-    below 0 it vanishes; chapter 00 has the cure.
-    """
-    parts = scores.masked_fill(~real_positions(scores, lengths), -torch.inf).exp()
-    total = parts.sum(-1, keepdim=True)
-    return parts / torch.where(total == 0, torch.ones_like(total), total)
-
-
-@wrong_padded_weights("renormalised after an unmasked softmax", fails=("filling", "empty_row"))
-def weights_renormalised(scores, lengths):
-    """You take the softmax over everything, drop the padding and divide by what is left. That is right
-    on paper; but a large number in the padding leaves nothing but zeros to divide.
-    """
-    weights = scores.softmax(-1) * real_positions(scores, lengths)
-    return weights / weights.sum(-1, keepdim=True)
-
-
-@wrong_padded_weights("softmax over the queries")
-def weights_over_queries(scores, lengths):
-    """You normalise along the axis of the queries. Then the queries compete for each position, and
-    a query may end up with no weight at all. Each query's own row should sum to one.
-    """
-    return safe_softmax(scores, real_positions(scores, lengths), dim=1)
-
-
-@wrong_padded_weights("one position too many", but=("values",))
-def weights_one_more(scores, lengths):
-    """One position of the padding still gets weight in every row. Positions are counted from 0;
-    look at the comparison with `lengths`.
-    """
-    return safe_softmax(scores, torch.arange(scores.shape[-1]) <= lengths[:, None, None])
-
-
-@wrong_padded_weights("one position too few")
-def weights_one_less(scores, lengths):
-    """The last real position of every row gets no weight. Positions are counted from 0;
-    look at the comparison with `lengths`.
-    """
-    return safe_softmax(scores, torch.arange(scores.shape[-1]) < lengths[:, None, None] - 1)
-
-
-@wrong_padded_weights("the mask is turned round")
-def weights_inverted(scores, lengths):
-    """You keep the padding and drop what is real. In this course True means: may be attended to;
-    look at the direction of your comparison, or at the sign of the mask.
-    """
-    return safe_softmax(scores, ~real_positions(scores, lengths))
-
-
-@wrong_padded_weights("the longest row decides", but=("values",))
-def weights_longest(scores, lengths):
-    """You cut all rows at the same place, at the longest length of the batch. A shorter row looks at
-    its padding then; every row has a length of its own.
-    """
-    real = torch.arange(scores.shape[-1]) < int(lengths.max())
-    return safe_softmax(scores, real.expand(scores.shape))
-
-
-# --- context_vector ----------------------------------------------------------------------------
-
-
-@witnesses(of="context_vector")
-def context_calls(draw):
-    for b, queries, keys, e in [(1, 1, 3, 2), (2, 3, 5, 4), (3, 3, 3, 3), (2, 1, 1, 5)]:
-        yield call(draw.normal(b, queries, keys).softmax(-1), draw.normal(b, keys, e))
-        yield call(draw.normal(b, queries, keys), draw.normal(b, keys, e))
-        yield call(torch.zeros(b, queries, keys), draw.normal(b, keys, e))
-    for place in (0, 1):
-        yield call(draw.normal(2, 3, 4), draw.normal(2, 4, 5), via=student.grad(place))
-
-
-@wrong_context_vector("divided by the sum of the weights", fails=("as_they_are", "gradient"))
-def context_normalised(weights, value):
-    """You divide by the sum of the weights. With weights that sum to one nothing changes; a row that
-    is all padding has the sum 0, and you divide by it. Take the weights as they are.
-    """
-    return weights @ value / weights.sum(-1, keepdim=True)
-
-
-@wrong_context_vector("divided by the number of positions")
-def context_mean(weights, value):
-    """You take the mean of the weighted vectors instead of the sum: the result is too small by the
-    number of positions. The weights have done the dividing already.
-    """
-    return weights @ value / weights.shape[-1]
-
-
-@wrong_context_vector("only the best position")
-def context_hard(weights, value):
-    """You fetch the vector with the largest weight and leave the others out. No gradient
-    tells the weights anything then. Soft attention takes a little of everything.
-    """
-    best = torch.nn.functional.one_hot(weights.argmax(-1), weights.shape[-1])
-    return best.to(value.dtype) @ value
-
-
-@wrong_context_vector("the weights are ignored")
-def context_plain_mean(weights, value):
-    """Your result is the plain mean of the values, the same for every query and whatever the weights
-    say. Look at where `weights` enters.
-    """
-    return value.mean(1, keepdim=True).expand(-1, weights.shape[1], -1)
-
-
-@wrong_context_vector("a second softmax")
-def context_second_softmax(weights, value):
-    """You take a softmax of the weights, which are the result of one already. It pulls
-    them together: even a weight of 0 against 1 becomes 0.27 against 0.73.
-    """
-    return weights.softmax(-1) @ value
-
-
-@wrong_context_vector("the last position only")
-def context_last(weights, value):
-    """You return the value of the last position, which is the fixed context vector of chapter 02.
-    Every position has a say here, each with its own weight.
-    """
-    return value[:, -1:].expand(-1, weights.shape[1], -1)
-
-
-@wrong_context_vector("the first query's weights for all", but=("by_hand",))
-def context_first_query(weights, value):
-    """All your rows are the context of the first query. Every query has weights of its own;
-    look at what happens to the second axis of `weights`.
-    """
-    return (weights[:, :1] @ value).expand(-1, weights.shape[1], -1)
-
-
-@wrong_context_vector("summed over the batch", but=("by_hand",))
-def context_batch(weights, value):
-    """Every row of the batch gets the values of all rows. An index is summed over that should stay;
-    look at what happens to the first axis.
-    """
-    return torch.einsum("bls,cse->ble", weights, value) / max(1, len(value) - 1)
-
+    replaced it afterwards.""",
+    fails=("empty_row",),
+    weigh=lambda scores, real: (
+        (scores + torch.zeros_like(scores).masked_fill(~real, -INF)).softmax(-1).nan_to_num(0.0)
+    ),
+)
+weights.fault(
+    "a very negative number as mask",
+    """You mask with a large negative number. A row of length 0 has that number everywhere, and the
+    softmax of equal scores is even.""",
+    fails=("empty_row",),
+    weigh=lambda scores, real: scores.masked_fill(~real, -1e9).softmax(-1),
+)
+weights.fault(
+    "no maximum subtracted",
+    """You take the exponential of the scores as they are. Above about 88 it overflows in float32,
+    and far below 0 it vanishes: see chapter 00.""",
+    fails=("large_scores",),
+    weigh=lambda scores, real: guarded(
+        scores, real, top=lambda masked: 0.0 * masked[..., :1].nan_to_num()
+    ),
+)
+for guard, fails in ((0.0, ("filling", "empty_row")), (1e-9, ("filling",))):
+    weights.fault(
+        "renormalised after an unmasked softmax",
+        """You take the softmax over everything, drop the padding and divide by the rest. A large
+        number in the padding makes all the rest 0.""",
+        fails=fails,
+        weigh=lambda scores, real, guard=guard: (
+            scores.softmax(-1) * real / ((scores.softmax(-1) * real).sum(-1, keepdim=True) + guard)
+        ),
+    )
+weights.fault(
+    "softmax over the queries",
+    "You normalise along the axis of the queries. Each query's own row should sum to one.",
+    weigh=lambda scores, real: guarded(scores.mT, real.mT).mT,
+)
+for amount, real in (
+    ("many", lambda places, lengths: places <= lengths),
+    ("few", lambda places, lengths: places < lengths - 1),
+):
+    weights.fault(
+        f"one position too {amount}",
+        f"Every row has one position too {amount}. Positions are counted from 0.",
+        but=("values",) if amount == "many" else (),
+        real=real,
+    )
+weights.fault(
+    "the mask is turned round",
+    "You keep the padding and drop what is real. In this course True means: may be attended to.",
+    real=lambda places, lengths: places >= lengths,
+)
+weights.fault(
+    "the longest row decides",
+    "You cut all rows at the longest length of the batch. Every row has a length of its own.",
+    but=("values",),
+    real=lambda places, lengths: (places < lengths.max()) & (lengths > -1),
+)
+weights.fault(
+    "the queries are masked",
+    "Your mask closes rows of queries. The lengths count the positions on the last axis.",
+    but=("values",),
+    weigh=lambda scores, real: guarded(
+        scores,
+        (torch.arange(scores.shape[1]) < real.sum(-1)[:, :1])[..., None].expand(scores.shape),
+    ),
+)
 
 # --- decoder_step ------------------------------------------------------------------------------
+
+
+def masked_weights(scores, real):
+    return scores.masked_fill(~real, -INF).softmax(-1)
+
+
+def right_step(
+    cell,
+    word,
+    state,
+    annotations,
+    lengths,
+    score,
+    *,
+    weigh=masked_weights,
+    mix=lambda weights, annotations: (weights @ annotations)[:, 0],
+    enter=lambda word, context: torch.cat([word, context], dim=-1),
+    old=lambda state: state,
+    give=lambda new, state, context, weights, again: (new, context, weights),
+):
+    """The right answer in steps; a fault replaces some of them."""
+    real = (torch.arange(annotations.shape[1]) < lengths[:, None])[:, None]
+
+    def attend(state):
+        weights = weigh(score(state[:, None], annotations), real)
+        return mix(weights, annotations), weights[:, 0]
+
+    context, weights = attend(state)
+    new = cell(enter(word, context), old(state))
+    return give(new, state, context, weights, attend)
+
+
+step = WrongAnswers(
+    "decoder_step", tests=("by_hand", "no_padding", "padding", "gradient"), right=right_step
+)
 
 
 @witnesses(of="decoder_step")
@@ -370,146 +325,133 @@ def step_calls(draw):
         (2, 3, 1, 1, [1, 1]),
     ]:
         weight_ih, weight_hh = draw.normal(h, d + e), draw.normal(h, h)
-        weight_query, weight_key, v = draw.normal(6, h), draw.normal(6, e), draw.normal(6)
+        of_score = draw.normal(6, h), draw.normal(6, e), draw.normal(6)
 
         def cell(input, hidden, weight_ih=weight_ih, weight_hh=weight_hh):
             return torch.tanh(input @ weight_ih.T + hidden @ weight_hh.T)
 
-        def score(query, key, weights=(weight_query, weight_key, v)):
-            return torch.tanh(score_hidden(query, key, *weights[:2])) @ weights[2]
+        def score(query, key, of_score=of_score):
+            return right_score(query, key, *of_score)
 
-        inputs = (
-            cell,
-            draw.normal(2, d),
-            draw.normal(2, h),
-            draw.normal(2, s, e),
-            torch.tensor(lengths),
-            score,
-        )
-        yield call(*inputs)
+        tensors = draw.normal(2, d), draw.normal(2, h), draw.normal(2, s, e), torch.tensor(lengths)
+        yield call(cell, *tensors, score)
         for place in (1, 2, 3):
-            yield call(*inputs, via=student.grad(place))
+            yield call(cell, *tensors, score, via=student.grad(place))
 
 
-def look(state, annotations, lengths, score):
-    scores = score(state[:, None], annotations)
-    weights = safe_softmax(scores, real_positions(scores, lengths))
-    return (weights @ annotations)[:, 0], weights[:, 0]
-
-
-@wrong_decoder_step("alignment after the update")
-def step_late(cell, word, state, annotations, lengths, score):
-    """You update the state first and look at the source with the new one. That is Luong's order, the
-    subject of the next chapter; here the state before the update asks.
-    """
-    context, _ = look(state, annotations, lengths, score)
-    new_state = cell(torch.cat([word, context], dim=-1), state)
-    context, weights = look(new_state, annotations, lengths, score)
-    return new_state, context, weights
-
-
-@wrong_decoder_step("the cell never sees the context")
-def step_blind(cell, word, state, annotations, lengths, score):
-    """You compute the context and hand zeros to the cell in its place. The new state then knows nothing
-    of what was looked at, and the decoder cannot keep track of where it is.
-    """
-    context, weights = look(state, annotations, lengths, score)
-    return cell(torch.cat([word, torch.zeros_like(context)], dim=-1), state), context, weights
-
-
-@wrong_decoder_step("context first, word second", but=("by_hand",))
-def step_turned(cell, word, state, annotations, lengths, score):
-    """You put the context in front of the word. The cell's matrix has its columns in another order,
-    so each part is multiplied by the weights that were meant for the other.
-    """
-    context, weights = look(state, annotations, lengths, score)
-    return cell(torch.cat([context, word], dim=-1), state), context, weights
-
-
-@wrong_decoder_step("padding is looked at", fails=("padding",))
-def step_unmasked(cell, word, state, annotations, lengths, score):
-    """You take the softmax over all positions, padding included. What the model says then depends on
-    how long the other sentences of the batch are. Look at where `lengths` enters.
-    """
-    weights = score(state[:, None], annotations).softmax(-1)
-    context = (weights @ annotations)[:, 0]
-    return cell(torch.cat([word, context], dim=-1), state), context, weights[:, 0]
-
-
-@wrong_decoder_step("the padding is cut out after the softmax", fails=("padding",))
-def step_masked_late(cell, word, state, annotations, lengths, score):
-    """You set the weights of the padding to 0 after the softmax, so those of the real positions no
-    longer sum to one, and the context is too small where there is much padding.
-    """
-    scores = score(state[:, None], annotations)
-    weights = scores.softmax(-1) * real_positions(scores, lengths)
-    context = (weights @ annotations)[:, 0]
-    return cell(torch.cat([word, context], dim=-1), state), context, weights[:, 0]
-
-
-@wrong_decoder_step("the old state is returned")
-def step_old_state(cell, word, state, annotations, lengths, score):
-    """The state that you return is the one that came in. The next step would start from the same place,
-    look at the same words and say the same thing for ever.
-    """
-    context, weights = look(state, annotations, lengths, score)
-    cell(torch.cat([word, context], dim=-1), state)
-    return state.clone(), context, weights
-
-
-@wrong_decoder_step("the cell starts from zeros")
-def step_forgets(cell, word, state, annotations, lengths, score):
-    """You hand the cell a state of zeros, so nothing is carried from step to step except
-    through the words. The old state has two jobs: it asks, and it is updated.
-    """
-    context, weights = look(state, annotations, lengths, score)
-    return cell(torch.cat([word, context], dim=-1), torch.zeros_like(state)), context, weights
-
-
-@wrong_decoder_step("the same weight for every position")
-def step_uniform(cell, word, state, annotations, lengths, score):
-    """You take the mean of the real annotations and never use the scores. A mean is the same at every
-    step, so it is a fixed context vector again.
-    """
-    weights = safe_softmax(
-        torch.zeros_like(annotations[:, None, :, 0]),
-        torch.arange(annotations.shape[1]) < lengths[:, None, None],
-    )
-    context = (weights @ annotations)[:, 0]
-    return cell(torch.cat([word, context], dim=-1), state), context, weights[:, 0]
-
-
-@wrong_decoder_step("the look is cut off from training", fails=("gradient",))
-def step_detached(cell, word, state, annotations, lengths, score):
-    """Your numbers are right, but no gradient comes back through the weights and the context: something
-    detaches them. The score would never be trained, nor the encoder through the direct path.
-    """
-    context, weights = look(state, annotations, lengths, score)
-    context, weights = context.detach(), weights.detach()
-    return cell(torch.cat([word, context], dim=-1), state), context, weights
-
-
-@wrong_decoder_step("the weights are cut off from training", fails=("gradient",))
-def step_weights_detached(cell, word, state, annotations, lengths, score):
-    """Your numbers are right, and the annotations that are mixed do get a gradient, but none comes back through the
-    weights: the score never learns where to look.
-    """
-    _, weights = look(state, annotations, lengths, score)
-    weights = weights.detach()
-    context = (weights[:, None] @ annotations)[:, 0]
-    return cell(torch.cat([word, context], dim=-1), state), context, weights
-
-
-@wrong_decoder_step("the cell gets a context without its history", fails=("gradient",))
-def step_context_detached(cell, word, state, annotations, lengths, score):
-    """Your numbers are right, but the context that enters the cell is cut off: what the new state needs from the
-    source is never told to the look that fetched it.
-    """
-    context, weights = look(state, annotations, lengths, score)
-    return cell(torch.cat([word, context.detach()], dim=-1), state), context, weights
-
+step.fault(
+    "alignment after the update",
+    """You update the state first and attend to the source with the new one, as Luong does. Here the
+    state before the update is the query.""",
+    give=lambda new, state, context, weights, again: (new, *again(new)),
+)
+step.fault(
+    "the cell never sees the context",
+    """You pass zeros to the cell in place of the context. The new state then knows nothing of what
+    was attended to.""",
+    enter=lambda word, context: torch.cat([word, torch.zeros_like(context)], dim=-1),
+)
+step.fault(
+    "context first, word second",
+    "You put the context before the word. The columns of the cell's matrix have another order.",
+    but=("by_hand",),
+    enter=lambda word, context: torch.cat([context, word], dim=-1),
+)
+step.fault(
+    "the padding gets weight",
+    "You take the softmax over all positions, padding included. Where does `lengths` enter?",
+    fails=("padding",),
+    weigh=lambda scores, real: scores.softmax(-1),
+)
+step.fault(
+    "masked after the softmax",
+    "You set the padding's weights to 0 after the softmax, so the others do not sum to one.",
+    fails=("padding",),
+    weigh=lambda scores, real: scores.softmax(-1) * real,
+)
+step.fault(
+    "the same weight for every position",
+    """You take the mean of the real annotations and never use the scores: a fixed context vector
+    again.""",
+    weigh=lambda scores, real: masked_weights(0.0 * scores, real),
+)
+step.fault(
+    "only the best position",
+    "You take the annotation with the largest weight. Soft attention takes part of each.",
+    weigh=lambda scores, real: one_hot(
+        masked_weights(scores, real).argmax(-1), scores.shape[-1]
+    ).to(scores.dtype),
+)
+step.fault(
+    "the context is divided by the number of positions",
+    "You take a mean of the weighted annotations. The weights sum to one already.",
+    but=(),
+    mix=lambda weights, annotations: (weights @ annotations)[:, 0] / annotations.shape[1],
+)
+step.fault(
+    "the old state is returned",
+    "You return the state that came in, so the next step would do the same again.",
+    give=lambda new, state, context, weights, again: (state.clone(), context, weights),
+)
+step.fault(
+    "context and state exchanged",
+    "You return the context first. The contract asks for state, context, weights.",
+    give=lambda new, state, context, weights, again: (context, new, weights),
+)
+step.fault(
+    "the cell starts from zeros",
+    "You pass zeros to the cell as its state. The old state is the query, and it is updated.",
+    old=torch.zeros_like,
+)
+step.fault(
+    "no gradient through context and weights",
+    "Your numbers are right, but weights and context are detached: the score is never trained.",
+    fails=("gradient",),
+    weigh=lambda scores, real: masked_weights(scores, real).detach(),
+    mix=lambda weights, annotations: (weights @ annotations)[:, 0].detach(),
+)
+step.fault(
+    "no gradient through the weights",
+    "Your numbers are right, but the weights are detached: the score never learns.",
+    fails=("gradient",),
+    weigh=lambda scores, real: masked_weights(scores, real).detach(),
+)
+step.fault(
+    "no gradient through the context",
+    "Your numbers are right, but the context is detached: it teaches the encoder nothing.",
+    fails=("gradient",),
+    mix=lambda weights, annotations: (weights @ annotations)[:, 0].detach(),
+)
+step.fault(
+    "the cell gets a context without gradient",
+    "Your numbers are right, but the context that enters the cell is detached.",
+    fails=("gradient",),
+    enter=lambda word, context: torch.cat([word, context.detach()], dim=-1),
+)
 
 # --- alignment_error_rate ----------------------------------------------------------------------
+
+
+def largest(weights, alignment):
+    return weights.argmax(-1) != alignment
+
+
+def share(wrong, known):
+    return float(wrong[known].double().mean()) if known.any() else 0.0
+
+
+def right_rate(
+    weights, alignment, *, known=lambda alignment: alignment >= 0, wrong=largest, rate=share
+):
+    """The right answer in steps; a fault replaces some of them."""
+    return rate(wrong(weights, alignment), known(alignment))
+
+
+error_rate = WrongAnswers(
+    "alignment_error_rate",
+    tests=("values", "no_source", "ties", "none_known"),
+    right=right_rate,
+)
 
 
 @witnesses(of="alignment_error_rate")
@@ -526,297 +468,245 @@ def rate_calls(draw):
         yield call(torch.ones(b, queries, keys) / keys, truth)
 
 
-def missed(weights, alignment):
-    return weights.argmax(-1) != alignment
+def of_weight(weights, alignment):
+    return weights.gather(-1, alignment.clamp(min=0)[..., None])[..., 0]
 
 
-@wrong_alignment_error_rate(
-    "positions without a source count as wrong", fails=("no_source", "none_known")
+def by_columns(weights, alignment):
+    best, width = weights.argmax(dim=1), weights.shape[1]
+    best = torch.nn.functional.pad(best, (0, max(0, width - best.shape[1])), value=-2)
+    return best[:, :width] != alignment
+
+
+for lost, count in (
+    (("no_source", "none_known"), lambda wrong, known: float(wrong.double().mean())),
+    (("no_source",), lambda wrong, known: float(wrong.double().mean()) if known.any() else 0.0),
+):
+    error_rate.fault(
+        "positions without a source count as wrong",
+        "A target position with -1 counts as an error. It does not belong into the rate.",
+        fails=lost,
+        rate=count,
+    )
+error_rate.fault(
+    "a percentage",
+    "You return a percentage. The contract asks for a share from 0 to 1.",
+    but=("none_known",),
+    rate=lambda wrong, known: 100 * share(wrong, known),
 )
-def rate_all(weights, alignment):
-    """A target position that comes from nowhere (-1) counts as an error, because no position is -1.
-    The model cannot be right there; such positions do not belong into the rate.
-    """
-    return float(missed(weights, alignment).double().mean())
+error_rate.fault(
+    "positions without a source count as right",
+    "You leave out the errors at -1 but divide by all positions.",
+    fails=("no_source",),
+    rate=lambda wrong, known: float((wrong & known).double().mean()),
+)
+error_rate.fault(
+    "source position 0 counts as unknown",
+    "You take 0 for `nowhere`. Positions count from 0, and only -1 means that there is none.",
+    but=("none_known",),
+    known=lambda alignment: alignment > 0,
+)
+error_rate.fault(
+    "accuracy in place of error",
+    "You return the share that is right. The error rate is the other share: 0 is best.",
+    but=("none_known",),
+    rate=lambda wrong, known: share(~wrong, known),
+)
+error_rate.fault(
+    "the mean of the rows' rates",
+    """You average the rates of the rows. A position in a short sentence then weighs more: count
+    positions over the whole batch.""",
+    fails=("no_source",),
+    rate=lambda wrong, known: (
+        float(((wrong & known).double().sum(1) / known.sum(1).clamp(min=1))[known.any(1)].mean())
+        if known.any()
+        else 0.0
+    ),
+)
+error_rate.fault(
+    "wrong sentences in place of positions",
+    "You count a sentence as wrong when one of its positions is wrong. Count positions.",
+    but=("none_known",),
+    rate=lambda wrong, known: float((wrong & known).any(1).double().mean()),
+)
+error_rate.fault(
+    "the mass in the wrong place",
+    """You measure how much weight lies in the wrong place. Here only the position of the largest
+    weight counts.""",
+    but=("none_known",),
+    wrong=lambda weights, alignment: 1 - of_weight(weights, alignment),
+)
+error_rate.fault(
+    "the largest weight of a column",
+    """You search along the targets: for each source position the target that attends to it most.
+    The alignment goes from target to source.""",
+    but=("none_known",),
+    wrong=by_columns,
+)
+error_rate.fault(
+    "the last of equal weights",
+    "Where two weights are equal you take the later position. The first one counts.",
+    fails=("ties",),
+    wrong=lambda weights, alignment: (
+        weights.shape[-1] - 1 - weights.flip(-1).argmax(-1) != alignment
+    ),
+)
+error_rate.fault(
+    "any of the equal weights counts",
+    "Where several weights are the largest you accept any of them. The first one counts.",
+    fails=("ties",),
+    wrong=lambda weights, alignment: of_weight(weights, alignment) < weights.amax(-1),
+)
+error_rate.fault(
+    "nothing known gives NaN",
+    "When no position is known you divide 0 by 0. Which value does the contract ask for?",
+    fails=("none_known",),
+    rate=lambda wrong, known: float(wrong[known].double().mean()),
+)
+
+# --- fixed_attend ------------------------------------------------------------------------------
 
 
-@wrong_alignment_error_rate("positions without a source count as right", fails=("no_source",))
-def rate_divided_by_all(weights, alignment):
-    """You leave out the errors at -1 but still divide by all positions, so every hyphen and every bit
-    of padding counts as a success. Look at what you divide by.
-    """
-    wrong = missed(weights, alignment) & (alignment >= 0)
-    return float(wrong.double().mean())
-
-
-@wrong_alignment_error_rate("accuracy in place of error", but=("none_known",))
-def rate_accuracy(weights, alignment):
-    """You return the share that is right. An error rate is the other share: 0 is best."""
-    known = alignment >= 0
-    if not known.any():
-        return 0.0
-    return float((~missed(weights, alignment))[known].double().mean())
-
-
-@wrong_alignment_error_rate("the mean of the rows' rates", fails=("no_source",))
-def rate_row_means(weights, alignment):
-    """You take the rate of every row and then the mean of these. A position in a short sentence weighs
-    more than one in a long sentence then; count positions over the whole batch.
-    """
-    known = alignment >= 0
-    wrong = (missed(weights, alignment) & known).double().sum(1)
-    return float((wrong / known.sum(1).clamp(min=1))[known.any(1)].mean()) if known.any() else 0.0
-
-
-@wrong_alignment_error_rate("the mass in the wrong place", but=("none_known",))
-def rate_soft(weights, alignment):
-    """You measure how much weight stands in the wrong place. That is a sensible number (it punishes
-    doubt), but another one; here only the place of the largest weight counts.
-    """
-    known = alignment >= 0
-    if not known.any():
-        return 0.0
-    mass = weights.gather(-1, alignment.clamp(min=0)[..., None])[..., 0]
-    return float((1 - mass)[known].double().mean())
-
-
-@wrong_alignment_error_rate("the largest weight of a column", but=("none_known",))
-def rate_columns(weights, alignment):
-    """You look for the largest weight along the axis of the targets: for each source position the
-    target that attends to it most. The alignment goes the other way, from target to source.
-    """
-    known = alignment >= 0
-    if not known.any():
-        return 0.0
-    best = weights.argmax(dim=1)  # (B, S)
-    width = weights.shape[1]
-    best = torch.nn.functional.pad(best, (0, max(0, width - best.shape[1])), value=-2)[:, :width]
-    return float((best != alignment)[known].double().mean())
-
-
-@wrong_alignment_error_rate("the last of equal weights", fails=("ties",))
-def rate_last_of_equals(weights, alignment):
-    """Where two weights are equal you take the later position. The contract says which of them
-    counts; look at how your search treats a second maximum.
-    """
-    known = alignment >= 0
-    if not known.any():
-        return 0.0
-    looks = weights.shape[-1] - 1 - weights.flip(-1).argmax(-1)
-    return float((looks != alignment)[known].double().mean())
-
-
-@wrong_alignment_error_rate("any of the equal weights counts", fails=("ties",))
-def rate_any_of_equals(weights, alignment):
-    """Where several weights are the largest you are content when one of them is right. A model that
-    spreads its weight evenly would then never be wrong. The contract says which of them counts.
-    """
-    known = alignment >= 0
-    if not known.any():
-        return 0.0
-    there = weights.gather(-1, alignment.clamp(min=0)[..., None])[..., 0]
-    return float((there < weights.amax(-1))[known].double().mean())
-
-
-@wrong_alignment_error_rate("nothing known gives NaN", fails=("none_known",))
-def rate_nan(weights, alignment):
-    """When no position is known you divide 0 by 0. The contract gives this case a value;
-    look at it before you divide.
-    """
-    known = alignment >= 0
-    return float(missed(weights, alignment)[known].double().mean())
-
-
-@wrong_alignment_error_rate("only the sentences without any mistake", but=("none_known",))
-def rate_sentences(weights, alignment):
-    """You count a sentence as wrong when a single position of it is wrong. The rate counts
-    positions, not sentences.
-    """
-    known = alignment >= 0
-    return float((missed(weights, alignment) & known).any(1).double().mean())
-
-
-# --- the repair and the test -------------------------------------------------------------------
-
-
-def attend(query, key, value, lengths, weight_query, weight_key, v, *, outside, late):
-    hidden = (query @ weight_query.T)[:, None] + key @ weight_key.T
-    scores = torch.tanh(hidden @ v) if outside else torch.tanh(hidden) @ v
-    real = torch.arange(key.shape[1]) < lengths[:, None]
-    if late:
-        weights = scores.softmax(-1) * real
-    else:
-        weights = scores.masked_fill(~real, -torch.inf).softmax(-1)
+def right_attend(
+    query,
+    key,
+    value,
+    lengths,
+    weight_query,
+    weight_key,
+    v,
+    *,
+    meet=bent_together,
+    last=lambda scores: scores,
+    real=lambda places, lengths: places < lengths,
+    weigh=masked_weights,
+):
+    """The right answer in steps; a fault replaces some of them."""
+    scores = last(meet((query @ weight_query.T)[:, None], key @ weight_key.T) @ v)
+    weights = weigh(scores, real(torch.arange(key.shape[1]), lengths[:, None]))
     return (weights[:, None] @ value)[:, 0]
+
+
+def late(scores, real):
+    return scores.softmax(-1) * real
+
+
+attend = WrongAnswers("fixed_attend", tests=("scores", "padding"), right=right_attend)
 
 
 @witnesses(of="fixed_attend")
 def attend_calls(draw):
     for lengths in ([4, 4, 4], [4, 1, 2], [3, 3, 1]):
-        yield call(
-            draw.normal(3, 2),
-            draw.normal(3, 4, 5),
-            draw.normal(3, 4, 6),
-            torch.tensor(lengths),
-            draw.normal(7, 2),
-            draw.normal(7, 5),
-            draw.normal(7, std=2.0),
-        )
+        tensors = draw.normal(3, 2), draw.normal(3, 4, 5), draw.normal(3, 4, 6)
+        matrices = draw.normal(7, 2), draw.normal(7, 5), draw.normal(7, std=2.0)
+        yield call(*tensors, torch.tensor(lengths), *matrices)
 
 
-@wrong_fixed_attend("both faults are still there")
-def attend_broken(query, key, value, lengths, weight_query, weight_key, v):
-    """This is the broken code as it stands. Work out by hand which range a score can take,
-    and what the weights of a padded row add up to.
-    """
-    return attend(query, key, value, lengths, weight_query, weight_key, v, outside=True, late=True)
+attend.fault(
+    "both faults are still there",
+    """This is the broken code. Which range can a score take, and what do the weights of a padded
+    row add up to?""",
+    meet=lambda asked, offered: asked + offered,
+    last=torch.tanh,
+    weigh=late,
+)
+attend.fault(
+    "the tanh still stands outside",
+    "The padding is right; the scores still lie between -1 and 1. What belongs in the tanh?",
+    meet=lambda asked, offered: asked + offered,
+    last=torch.tanh,
+)
+attend.fault(
+    "the padding still takes its share",
+    "The scores are right; in a padded row the real weights still sum to less than one.",
+    fails=("padding",),
+    weigh=late,
+)
+attend.fault(
+    "no tanh at all",
+    "The tanh is gone. The query then adds the same number to every score of its row.",
+    meet=lambda asked, offered: asked + offered,
+)
+attend.fault(
+    "a tanh for each of the two",
+    "Query and key have a tanh each. They must meet inside of one.",
+    meet=one_by_one,
+)
+attend.fault(
+    "padding gets the score 0",
+    "You set the scores of padding to 0, whose exponential is 1. Which score has the exponential 0?",
+    fails=("padding",),
+    weigh=lambda scores, real: (scores * real).softmax(-1),
+)
+attend.fault(
+    "one position too many",
+    "Positions count from 0: the position whose number is the length is padding.",
+    fails=("padding",),
+    real=lambda places, lengths: places <= lengths,
+)
+attend.fault(
+    "padding is the only thing that counts",
+    "Your mask is turned round: what is real gets no weight.",
+    real=lambda places, lengths: places >= lengths,
+)
+attend.fault(
+    "softmax over the rows of the batch",
+    "Your softmax runs over the rows of the batch. Along which axis do the weights sum to one?",
+    weigh=lambda scores, real: scores.masked_fill(~real, -INF).softmax(0),
+)
 
+# --- check_score -------------------------------------------------------------------------------
 
-@wrong_fixed_attend("the score is still squashed")
-def attend_outside(query, key, value, lengths, weight_query, weight_key, v):
-    """The padding is dealt with; the scores still lie between -1 and 1, so that no weight can be more
-    than 7.4 times another one. Look at what is squashed.
-    """
-    return attend(query, key, value, lengths, weight_query, weight_key, v, outside=True, late=False)
-
-
-@wrong_fixed_attend("the padding still takes its share", fails=("padding",))
-def attend_late(query, key, value, lengths, weight_query, weight_key, v):
-    """The scores are right; in a padded row the weights of the real positions still sum to less
-    than one. Look at what the softmax divides by.
-    """
-    return attend(query, key, value, lengths, weight_query, weight_key, v, outside=False, late=True)
-
-
-def read_out(scores, value, lengths, real=None):
-    real = torch.arange(scores.shape[1]) < lengths[:, None] if real is None else real
-    weights = scores.masked_fill(~real, -torch.inf).softmax(-1)
-    return (weights[:, None] @ value)[:, 0]
-
-
-def hidden_units(query, key, weight_query, weight_key):
-    return (query @ weight_query.T)[:, None] + key @ weight_key.T
-
-
-@wrong_fixed_attend("no squashing at all")
-def attend_linear(query, key, value, lengths, weight_query, weight_key, v):
-    """The bend is gone altogether. Then the query adds the same number to every score of its row, and the softmax
-    does not see it: what the query asks for makes no difference.
-    """
-    return read_out(hidden_units(query, key, weight_query, weight_key) @ v, value, lengths)
-
-
-@wrong_fixed_attend("query and key are squashed one by one")
-def attend_two_tanhs(query, key, value, lengths, weight_query, weight_key, v):
-    """You bend the query's part and the key's part each by itself and add afterwards. Then the query adds the same
-    number to every score of its row and drops out of the softmax; they must meet before the bend.
-    """
-    asked, offered = torch.tanh(query @ weight_query.T), torch.tanh(key @ weight_key.T)
-    return read_out((asked[:, None] + offered) @ v, value, lengths)
-
-
-@wrong_fixed_attend("padding gets the score 0", fails=("padding",))
-def attend_zero_scores(query, key, value, lengths, weight_query, weight_key, v):
-    """You set the scores of padding to 0, before the softmax, and 0 is a score like any other: its exponential is 1.
-    Which score has the exponential 0?
-    """
-    scores = torch.tanh(hidden_units(query, key, weight_query, weight_key)) @ v
-    real = torch.arange(key.shape[1]) < lengths[:, None]
-    return ((scores * real).softmax(-1)[:, None] @ value)[:, 0]
-
-
-@wrong_fixed_attend("one position too many", fails=("padding",))
-def attend_one_more(query, key, value, lengths, weight_query, weight_key, v):
-    """Positions count from 0, so the position whose number is the length is the first one of the padding, and you
-    let it in.
-    """
-    scores = torch.tanh(hidden_units(query, key, weight_query, weight_key)) @ v
-    return read_out(scores, value, lengths, torch.arange(key.shape[1]) <= lengths[:, None])
-
-
-@wrong_fixed_attend("padding is the only thing that counts")
-def attend_turned(query, key, value, lengths, weight_query, weight_key, v):
-    """Your mask is turned round: what is real gets no weight, and a sentence without padding has nothing left at
-    all. Print the mask of a short row.
-    """
-    scores = torch.tanh(hidden_units(query, key, weight_query, weight_key)) @ v
-    return read_out(scores, value, lengths, torch.arange(key.shape[1]) >= lengths[:, None])
-
-
-@wrong_fixed_attend("softmax over the rows of the batch")
-def attend_over_batch(query, key, value, lengths, weight_query, weight_key, v):
-    """Your softmax runs over the rows of the batch, so that sentences that know nothing of each other share one
-    unit of weight. Check along which axis the weights sum to one.
-    """
-    scores = torch.tanh(hidden_units(query, key, weight_query, weight_key)) @ v
-    real = torch.arange(key.shape[1]) < lengths[:, None]
-    weights = scores.masked_fill(~real, -torch.inf).softmax(0)
-    return (weights[:, None] @ value)[:, 0]
-
-
-def score_of_one_shape(query, key, weight_query, weight_key, v):
-    return torch.zeros(2, 4)
+check = WrongAnswers("check_score", tests=("plain", "mutants"))
 
 
 @witnesses(of="check_score")
 def check_calls(draw):
-    for candidate in (
-        lambda *inputs: torch.tanh(score_hidden(*inputs[:4])) @ inputs[4],
-        lambda *inputs: score_hidden(*inputs[:4]) @ inputs[4],
-        lambda *inputs: torch.ones(3),
-        lambda *inputs: 1 / 0,
-        score_of_one_shape,
-    ):
-        yield call(candidate)
+    yield call(lambda *inputs: right_score(*inputs))
+    yield call(lambda *inputs: right_score(*inputs, meet=lambda a, b: a + b))
+    yield call(lambda *inputs: torch.ones(3))
+    yield call(lambda *inputs: 1 / 0)
+    yield call(lambda *inputs: torch.zeros(2, 4))
 
 
-@wrong_check_score("accepts everything")
+@check("accepts everything")
 def check_nothing(candidate):
-    """Your test says True whatever it is given, so no wrong score is caught.
-    Call the candidate and compare what comes back with numbers of your own.
+    """Your test always returns True, so it catches no wrong score. Call the candidate and compare
+    its result with numbers of your own.
     """
     return True
 
 
-@wrong_check_score("rejects everything")
+@check("rejects everything")
 def check_refuse(candidate):
-    """Your test says False even for a right score. Look at whether you leave room for rounding,
-    at the dtype of your own numbers, and at what you return in the end.
+    """Your test returns False even for a right score. Do you leave room for rounding, and which
+    dtype do your own numbers have?
     """
     return False
 
 
-@wrong_check_score("only the shape is looked at")
+@check("only the shape is compared")
 def check_shape(candidate):
-    """You compare the shape of the answer and no value in it. Most wrong scores have the right shape."""
-    got = candidate(
-        torch.ones(2, 3), torch.ones(4, 2), torch.ones(5, 3), torch.ones(5, 2), torch.ones(5)
-    )
-    return tuple(got.shape) == (2, 4)
+    """You compare the shape of the answer and no value. Most wrong scores have the right shape."""
+    sizes = (2, 3), (4, 2), (5, 3), (5, 2), (5,)
+    return tuple(candidate(*(torch.ones(size) for size in sizes)).shape) == (2, 4)
 
 
-@wrong_check_score("inputs of zeros")
+@check("inputs of zeros")
 def check_zeros(candidate):
-    """Your inputs are all 0, and so is every score, right or wrong: 0 in, 0 out.
-    Choose numbers on which the wrong ones differ.
+    """Your inputs are all 0, and so is every score, right or wrong. Choose numbers on which the
+    wrong ones differ.
     """
-    got = candidate(
-        torch.zeros(2, 3), torch.zeros(4, 2), torch.ones(5, 3), torch.ones(5, 2), torch.ones(5)
-    )
+    zeros, sizes = (torch.zeros(2, 3), torch.zeros(4, 2)), ((5, 3), (5, 2), (5,))
+    got = candidate(*zeros, *(torch.ones(size) for size in sizes))
     return bool(torch.allclose(got, torch.zeros(2, 4).to(got.dtype)))
 
 
-@wrong_check_score("one query, one hidden unit", fails=("mutants",))
+@check("one query, one hidden unit", fails=("mutants",))
 def check_small(candidate):
-    """You try one query, one key and one hidden unit with all weights 1. Exchanged matrices, a transposed
-    result and a mean over the hidden units look the same there. Use several of each, all different.
+    """You try one query, one key and one hidden unit with weights 1. Exchanged matrices or a mean
+    over the hidden units change nothing there. Use several of each, all different.
     """
-    got = candidate(
-        torch.tensor([[0.5]]),
-        torch.tensor([[1.0]]),
-        torch.ones(1, 1),
-        torch.ones(1, 1),
-        torch.tensor([2.0]),
-    )
-    expected = 2 * torch.tensor([[1.5]]).tanh()
-    return tuple(got.shape) == (1, 1) and bool(torch.allclose(got.float(), expected))
+    one = torch.ones(1, 1)
+    got = candidate(0.5 * one, one, one, one, torch.tensor([2.0]))
+    return tuple(got.shape) == (1, 1) and bool(torch.allclose(got.float(), 2 * (1.5 * one).tanh()))

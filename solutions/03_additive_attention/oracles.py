@@ -19,10 +19,6 @@ def right_weights(scores, lengths):
     return reference.masked_softmax(scores, real)
 
 
-def right_context(weights, value):
-    return reference.expected_attention(weights, value[:, None])
-
-
 def right_rate(weights, alignment):
     return train.alignment_error_rate(weights, alignment) if bool((alignment >= 0).any()) else 0.0
 
@@ -37,7 +33,6 @@ probes = Probes(
     "03_additive_attention",
     additive_score=from_numpy(right_score),
     padded_weights=from_numpy(right_weights),
-    context_vector=from_numpy(right_context),
     alignment_error_rate=right_rate,
     fixed_attend=from_numpy(right_attend),
 )

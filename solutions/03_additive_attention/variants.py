@@ -56,19 +56,6 @@ def weights_by_logsumexp(scores, lengths):
     return weights.to(scores.dtype)
 
 
-@variant(of="context_vector")
-def context_by_einsum(weights, value):
-    return torch.einsum("bls,bse->ble", weights, value)
-
-
-@variant(of="context_vector")
-def context_by_loop(weights, value):
-    total = 0
-    for j in range(value.shape[1]):
-        total = total + weights[:, :, j, None] * value[:, j, None, :]
-    return total
-
-
 @variant(of="decoder_step")
 def step_by_parts(cell, word, state, annotations, lengths, score):
     scores = score(state.unsqueeze(1), annotations).squeeze(1)  # (B, S)

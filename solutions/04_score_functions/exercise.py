@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Exercises: score functions
 #
-# You write the seven scores of the chapter, the two windows, and the loop that feeds the attentional vector back.
+# You write the scores of the chapter, the two windows, and the loop that feeds the attentional vector back. (The additive score is in the set of chapter 03.)
 # All scores have one shape: queries `(..., L, E_q)` and keys `(..., S, E_k)` give scores `(..., L, S)`, one number for each query and each key, before any mask or softmax.
-# The dots stand for any number of leading axes, the same for queries and keys; row by row they know nothing of each other.
-# Gradients flow to everything that goes in.
+# The dots stand for any number of leading axes, the same for queries and keys; the sets are independent.
+# Gradients flow to all arguments.
 #
 # A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
 # Nothing here needs a network or a GPU.
@@ -45,40 +45,50 @@ def looking(weight, shift):
 
 
 # %% [markdown]
-# ## 1. The dot product
+# ## 1. The scaled dot product
 #
-# `dot_score(query, key)` gives $s_{ij} = q_i \cdot k_j$.
+# `scaled_dot_score(query, key, scale=None)` gives $s_{ij} = \text{scale} \cdot q_i \cdot k_j$, where `scale` is $1/\sqrt{E}$ unless one is given.
 #
 # - `query` is `(..., L, E)`, `key` is `(..., S, E)`, the result `(..., L, S)`.
-# - Nothing is scaled and nothing is normalised.
+# - A given `scale` replaces $1/\sqrt{E}$; `scale=1.0` is Luong's *dot*.
 #
-# By hand: the query $(1, 2)$ against the keys $(3, -1)$ and $(0, 2)$ gives $3 - 2 = 1$ and $4$.
+# By hand: the query $(1, 2)$ against the keys $(3, -1)$ and $(0, 2)$ gives the products $3 - 2 = 1$ and $4$. With $E = 2$ the scores are $1/\sqrt 2 = 0.707$ and $4/\sqrt 2 = 2.828$; with `scale=1.0` they are $1$ and $4$.
 
 
-# %% nbgrader={"grade_id": "dot_score", "solution": true}
-def dot_score(query, key):
+# %% nbgrader={"grade_id": "scaled_dot_score", "solution": true}
+def scaled_dot_score(query, key, scale=None):
     ### BEGIN SOLUTION
-    return query @ key.transpose(-2, -1)
+    if scale is None:
+        scale = 1 / math.sqrt(query.shape[-1])
+    return scale * (query @ key.transpose(-2, -1))
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "dot_score-values", "grade": true, "points": 1}
-# One set of queries and keys.
-probe = probes(dot_score=dot_score)
+# %% nbgrader={"grade_id": "scaled_dot_score-values", "grade": true, "points": 1}
+# The usual scale.
+probe = probes(scaled_dot_score=scaled_dot_score)
 probe.equals(QUERY, KEYS)
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(3, 5), probe.normal(7, 5))
-probe.equals(probe.normal(2, 11, dtype=torch.float64), probe.normal(3, 11, dtype=torch.float64))
 probe.gradient(probe.normal(2, 3), probe.normal(4, 3), wrt=(0, 1))
 ### END HIDDEN TESTS
 
-# %% nbgrader={"grade_id": "dot_score-batch", "grade": true, "points": 1}
+# %% nbgrader={"grade_id": "scaled_dot_score-batch", "grade": true, "points": 1}
 # Several sets at once, each by itself.
-probe = probes(dot_score=dot_score)
+probe = probes(scaled_dot_score=scaled_dot_score)
 probe.equals(QUERY[None].expand(3, 1, 2), torch.stack([KEYS, KEYS.flip(0), -2 * KEYS]))
 ### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 5))
+probe.equals(probe.normal(2, 3, 11), probe.normal(2, 5, 11))
 probe.equals(probe.normal(3, 2, 2, 5), probe.normal(3, 2, 3, 5))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "scaled_dot_score-other_scale", "grade": true, "points": 1}
+# Other scales: that of Luong's dot, then any, 0 among them.
+probe = probes(scaled_dot_score=scaled_dot_score)
+probe.equals(QUERY, KEYS, scale=1.0)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5), probe.normal(7, 5), scale=0.3)
+probe.equals(probe.normal(3, 5), probe.normal(7, 5), scale=0.0)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -123,68 +133,76 @@ probe.equals(probe.normal(3, 2, 2, 3), probe.normal(3, 2, 5, 7), weight=probe.no
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3. The additive score
+# ## 3. Luong's *concat*
 #
-# `additive_score(query, key, weight_query, weight_key, v)` gives $s_{ij} = v^\top \tanh(W q_i + U k_j)$.
+# `concat_score(query, key, weight, v)` gives $s_{ij} = v^\top \tanh(W [q_i; k_j])$, where $[q; k]$ is the query followed by the key.
 #
-# - `weight_query` is $W$, `(A, E_q)`; `weight_key` is $U$, `(A, E_k)`; `v` is `(A,)`. The three sizes may all differ.
-# - Every query meets every key: the hidden layer exists once for each *pair*.
+# - `weight` is `(A, E_q + E_k)`, `v` is `(A,)`.
+# - Do not build all pairs: for 64 queries and 64 keys of size 1024 they fill 32 MiB, and the last test allows 3 MiB. What does the matrix do to the two halves of a concatenation?
 #
-# By hand, with $W = I$, $U = \operatorname{diag}(1, -1)$, $v = (1, 2)$: the query gives $(1, 2)$, the first key $(3, 1)$, so the score is $\tanh 4 + 2 \tanh 3 = 2.989$; the second key gives $(0, -2)$, so it is $\tanh 1 + 2 \tanh 0 = 0.762$.
+# By hand, with the $W$ of two blocks $[I \;\; \operatorname{diag}(1, -1)]$ and $v = (1, 2)$: the query gives $(1, 2)$, the first key $(3, 1)$, so the score is $\tanh 4 + 2 \tanh 3 = 2.989$; the second key gives $(0, -2)$, so it is $\tanh 1 + 2 \tanh 0 = 0.762$.
 
 
-# %% nbgrader={"grade_id": "additive_score", "solution": true}
-def additive_score(query, key, weight_query, weight_key, v):
+# %% nbgrader={"grade_id": "concat_score", "solution": true}
+def concat_score(query, key, weight, v):
     ### BEGIN SOLUTION
-    asked = (query @ weight_query.T).unsqueeze(-2)  # (..., L, 1, A)
-    answers = (key @ weight_key.T).unsqueeze(-3)  # (..., 1, S, A)
-    return torch.tanh(asked + answers) @ v
+    of_query, of_key = weight.split([query.shape[-1], key.shape[-1]], dim=1)
+    hidden = (query @ of_query.T).unsqueeze(-2) + (key @ of_key.T).unsqueeze(-3)
+    return torch.tanh(hidden) @ v
     ### END SOLUTION
 
 
-# %% nbgrader={"grade_id": "additive_score-values", "grade": true, "points": 2}
-# One set of queries and keys.
-probe = probes(additive_score=additive_score)
+# %% nbgrader={"grade_id": "concat_score-values", "grade": true, "points": 2}
+# The example of the text, then vectors of two sizes.
+probe = probes(concat_score=concat_score)
 probe.equals(
     QUERY,
     KEYS,
-    weight_query=torch.eye(2),
-    weight_key=torch.tensor([[1.0, 0.0], [0.0, -1.0]]),
+    weight=torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, -1.0]]),
+    v=torch.tensor([1.0, 2.0]),
+)
+probe.equals(
+    QUERY,
+    torch.tensor([[0.5, 1.0, -1.0], [2.0, 0.0, 0.3]]),
+    weight=torch.tensor([[0.1, 0.2, -0.3, 0.4, 0.5], [0.5, -0.4, 0.3, 0.2, 0.1]]),
     v=torch.tensor([1.0, 2.0]),
 )
 ### BEGIN HIDDEN TESTS
-small = {"weight_query": probe.normal(5, 5), "weight_key": probe.normal(5, 5), "v": probe.normal(5)}
-probe.equals(probe.normal(5, 5), probe.normal(5, 5), **small)
-small = {"weight_query": probe.normal(2, 3), "weight_key": probe.normal(2, 3), "v": probe.normal(2)}
-probe.gradient(probe.normal(2, 3), probe.normal(3, 3), **small, wrt=(0, 1, *small))
-probe.equals(
-    probe.normal(2, 5),
-    probe.normal(7, 3),
-    weight_query=probe.normal(11, 5),
-    weight_key=probe.normal(11, 3),
-    v=probe.normal(11),
+probe.equals(probe.normal(2, 5), probe.normal(7, 3), weight=probe.normal(11, 8), v=probe.normal(11))
+probe.gradient(
+    probe.normal(2, 3),
+    probe.normal(3, 2),
+    weight=probe.normal(2, 5),
+    v=probe.normal(2),
+    wrt=(0, 1, "weight", "v"),
 )
 ### END HIDDEN TESTS
 
-# %% nbgrader={"grade_id": "additive_score-batch", "grade": true, "points": 1}
+# %% nbgrader={"grade_id": "concat_score-batch", "grade": true, "points": 1}
 # Several sets at once, each by itself.
-probe = probes(additive_score=additive_score)
+probe = probes(concat_score=concat_score)
 probe.equals(
     torch.stack([QUERY, -QUERY]),
     torch.stack([KEYS, KEYS.flip(0)]),
-    weight_query=torch.eye(2),
-    weight_key=torch.tensor([[1.0, 0.0], [0.0, -1.0]]),
+    weight=torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, -1.0]]),
     v=torch.tensor([1.0, 2.0]),
 )
 ### BEGIN HIDDEN TESTS
 probe.equals(
-    probe.normal(2, 3, 2, 5),
-    probe.normal(2, 3, 7, 3),
-    weight_query=probe.normal(11, 5),
-    weight_key=probe.normal(11, 3),
-    v=probe.normal(11),
+    probe.normal(3, 2, 2, 5), probe.normal(3, 2, 7, 3), weight=probe.normal(5, 8), v=probe.normal(5)
 )
 ### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "concat_score-memory", "grade": true, "points": 1}
+# 64 queries, 64 keys, 8 hidden units: 128 KiB for the hidden layer, 32 MiB for all pairs.
+probe = probes(concat_score=concat_score)
+probe.memory(
+    probe.normal(64, 1024),
+    probe.normal(64, 1024),
+    weight=probe.normal(8, 2048),
+    v=probe.normal(8),
+    below=3 * 2**20,
+)
 
 # %% [markdown]
 # ## 4. The cosine with a sharpness
@@ -192,8 +210,8 @@ probe.equals(
 # `cosine_score(query, key, sharpness=1.0)` gives $s_{ij} = \beta \, \frac{q_i \cdot k_j}{\lVert q_i \rVert \lVert k_j \rVert}$.
 #
 # - `sharpness` is the number $\beta$.
-# - Short vectors point somewhere too: the result does not depend on the lengths, and a small constant added below changes it.
-# - A vector of zeros points nowhere: its scores are 0, not NaN. Write it with torch's basic operations; `torch.where` is enough.
+# - The result does not depend on the lengths, however short a vector is: a small constant in the denominator would change it.
+# - The scores of a zero vector are 0, not NaN.
 #
 # By hand: lengths $\sqrt 5$, $\sqrt{10}$ and $2$, so the cosines are $1/\sqrt{50} = 0.141$ and $4/\sqrt{20} = 0.894$.
 
@@ -237,18 +255,133 @@ probe.equals(some, probe.normal(7, 5))
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5. The weights of local-p
+# ## Look
+#
+# One query, eight keys, your four scores: the query is key 2, and key 5 is the same vector three times as long. Which scores prefer the long key?
+
+# %% attn_course={"look": true}
+import matplotlib.pyplot as plt
+
+draw = torch.Generator().manual_seed(0)
+key = torch.randn(8, 4, generator=draw)
+query = key[2:3].clone()
+key[5] = 3 * key[2]
+eye, v = torch.eye(4), torch.ones(4)
+found = {
+    "scaled dot": scaled_dot_score(query, key),
+    "general": general_score(query, key, eye / 2),
+    "concat": concat_score(query, key, torch.cat([eye, eye], dim=1), v),
+    "cosine": cosine_score(query, key, 5.0),
+}
+plt.imshow(torch.cat(list(found.values())).softmax(-1))
+plt.yticks(range(4), list(found))
+plt.xlabel("key")
+plt.show()
+
+# %% [markdown]
+# # More
+
+# %% [markdown]
+# ## 5. Luong's *location*
+#
+# `location_score(query, key, weight)` gives $s_{ij} = (W q_i)_j$: a score for every position that does not depend on the key.
+#
+# - `weight` is `(S_max, E_q)`; with $S \le S_{\max}$ keys the first $S$ rows are used.
+# - Of `key`, `(..., S, E_k)`, only the number of rows counts.
+#
+# By hand, with $W = \begin{pmatrix} 1 & 1 \\ 3 & -1 \\ 9 & 9 \end{pmatrix}$ and two keys: $1 + 2 = 3$ and $3 - 2 = 1$.
+
+
+# %% nbgrader={"grade_id": "location_score", "solution": true}
+def location_score(query, key, weight):
+    ### BEGIN SOLUTION
+    return query @ weight[: key.shape[-2]].T
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "location_score-values", "grade": true, "points": 1}
+# As many keys as rows.
+probe = probes(location_score=location_score)
+probe.equals(QUERY, KEYS, weight=torch.tensor([[1.0, 1.0], [3.0, -1.0]]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5), probe.normal(7, 5), weight=probe.normal(7, 5))
+probe.gradient(probe.normal(2, 3), probe.normal(4, 3), weight=probe.normal(4, 3), wrt=(0, "weight"))
+probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 3), weight=probe.normal(7, 5))
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "location_score-short_source", "grade": true, "points": 1}
+# Fewer keys than rows.
+probe = probes(location_score=location_score)
+probe.equals(QUERY, KEYS, weight=torch.tensor([[1.0, 1.0], [3.0, -1.0], [9.0, 9.0]]))
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5), probe.normal(4, 5), weight=probe.normal(11, 5))
+probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 3), weight=probe.normal(9, 5))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 6. The window of local-m
+#
+# `local_m_weights(scores, lengths, half_width)` gives weights from scores: target step $t$ attends to the positions $s$ with $|s - t| \le D$ only.
+#
+# - `scores` is `(B, L, S)`; row $t = 0, 1, \dots$ of its second axis is target step $t$. `lengths` is `(B,)`: row $b$ has `lengths[b]` real positions, what follows is padding. `half_width` is $D$, a whole number.
+# - The softmax is over the real positions of the window, so that a row sums to one.
+# - A step without a real position in its window gets zeros, not NaN.
+# - It is right for every finite score, however large.
+#
+# By hand: equal scores, $D = 1$, a sentence of 4 words. Step 0 has the positions 0 and 1, so $0.5$ each; step 2 has 1, 2 and 3, so $1/3$ each; step 6 would have 5 to 7 and gets zeros.
+
+
+# %% nbgrader={"grade_id": "local_m_weights", "solution": true}
+def local_m_weights(scores, lengths, half_width):
+    ### BEGIN SOLUTION
+    steps, places = torch.arange(scores.shape[1]), torch.arange(scores.shape[2])
+    window = (places - steps[:, None]).abs() <= half_width  # (L, S)
+    mask = window & (places < lengths[:, None, None])  # (B, L, S)
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    return weights.masked_fill(~mask, 0.0)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade_id": "local_m_weights-values", "grade": true, "points": 2}
+# As many steps as places, no padding.
+uneven = torch.tensor([[1.0, 0.0, 2.0, 0.0, 3.0]]).expand(1, 5, 5)
+probe = probes(local_m_weights=local_m_weights)
+probe.equals(uneven, torch.tensor([5]), 1)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 7, 7), torch.full((3,), 7), 2)
+probe.equals(probe.normal(2, 9, 9), torch.full((2,), 9), 3)
+probe.equals(200.0 + probe.integers(0, 3, 2, 5, 5).float(), torch.full((2,), 5), 1)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "local_m_weights-padding", "grade": true, "points": 1}
+# Sentences of several lengths; every window still holds a real place.
+probe = probes(local_m_weights=local_m_weights)
+probe.equals(uneven[:, :3].expand(2, 3, 5), torch.tensor([3, 2]), 1)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(3, 5, 7), torch.tensor([5, 7, 4]), 2)
+### END HIDDEN TESTS
+
+# %% nbgrader={"grade_id": "local_m_weights-beyond_the_end", "grade": true, "points": 1}
+# More target steps than source words.
+probe = probes(local_m_weights=local_m_weights)
+probe.equals(torch.zeros(1, 7, 5), torch.tensor([4]), 1)
+### BEGIN HIDDEN TESTS
+probe.equals(probe.normal(2, 9, 5), torch.tensor([5, 3]), 2)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. The weights of local-p
 #
 # `local_p_weights(scores, position, lengths, half_width)` gives weights around a centre $p$ that need not be a whole number:
 #
 # $$w_s = \operatorname{softmax}_{|s - p| \le D}(\text{scores})_s \cdot \exp\left(-\frac{(s - p)^2}{2 \sigma^2}\right), \qquad \sigma = \frac{D}{2}.$$
 #
 # - `scores` is `(B, L, S)`, `position` is `(B, L)` and holds $p$, `lengths` is `(B,)`, `half_width` is $D > 0$.
-# - The softmax is over the real places inside the window. The result of the product is *not* normalised again.
-# - Every window of the tests holds a real place.
+# - The softmax is over the real positions inside the window. The product is *not* normalised again.
+# - Every window of the tests contains a real position.
 # - Gradients flow to the scores, and through the Gaussian to the position.
 #
-# By hand: equal scores, $D = 2$, so $\sigma = 1$, $p = 2.5$ in a sentence of 6 words. The places 1 to 4 get $1/4$ each from the softmax; 2 and 3 are $0.5$ away, so their weight is $0.25 \, e^{-0.125} = 0.221$; 1 and 4 are $1.5$ away: $0.25 \, e^{-1.125} = 0.081$.
+# By hand: equal scores, $D = 2$, so $\sigma = 1$, $p = 2.5$ in a sentence of 6 words. The positions 1 to 4 get $1/4$ each from the softmax; 2 and 3 are $0.5$ away, so their weight is $0.25 \, e^{-0.125} = 0.221$; 1 and 4 are $1.5$ away: $0.25 \, e^{-1.125} = 0.081$.
 
 
 # %% nbgrader={"grade_id": "local_p_weights", "solution": true}
@@ -309,233 +442,7 @@ probe.gradient(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## Look
-#
-# One query, eight keys, four of your scores: the query is key 2, and key 5 is the same vector three times as long. Which score is not misled by length?
-
-# %% attn_course={"look": true}
-import matplotlib.pyplot as plt
-
-draw = torch.Generator().manual_seed(0)
-key = torch.randn(8, 4, generator=draw)
-query = key[2:3].clone()
-key[5] = 3 * key[2]
-eye, v = torch.eye(4), torch.ones(4)
-found = {
-    "dot": dot_score(query, key),
-    "general": general_score(query, key, eye / 2),
-    "additive": additive_score(query, key, eye, eye, v),
-    "cosine": cosine_score(query, key, 5.0),
-}
-plt.imshow(torch.cat(list(found.values())).softmax(-1))
-plt.yticks(range(4), list(found))
-plt.xlabel("key")
-plt.show()
-
-# %% [markdown]
-# # More
-
-# %% [markdown]
-# ## 6. The scaled dot product
-#
-# `scaled_dot_score(query, key, scale=None)` gives $s_{ij} = \text{scale} \cdot q_i \cdot k_j$, where `scale` is $1/\sqrt{E}$ unless one is given.
-#
-# - Shapes as before; $E$ is the size of a query, whatever the number of keys.
-# - A `scale` that is given takes the place of $1/\sqrt{E}$.
-#
-# By hand: $E = 2$, so the scores of exercise 1 become $1/\sqrt 2 = 0.707$ and $4/\sqrt 2 = 2.828$; with `scale=0.5` they are $0.5$ and $2$.
-
-
-# %% nbgrader={"grade_id": "scaled_dot_score", "solution": true}
-def scaled_dot_score(query, key, scale=None):
-    ### BEGIN SOLUTION
-    if scale is None:
-        scale = 1 / math.sqrt(query.shape[-1])
-    return scale * (query @ key.transpose(-2, -1))
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "scaled_dot_score-values", "grade": true, "points": 1}
-# The usual scale.
-probe = probes(scaled_dot_score=scaled_dot_score)
-probe.equals(QUERY, KEYS)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(3, 5), probe.normal(7, 5))
-probe.equals(probe.normal(2, 3, 11), probe.normal(2, 5, 11))
-probe.gradient(probe.normal(2, 3), probe.normal(4, 3), wrt=(0, 1))
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "scaled_dot_score-other_scale", "grade": true, "points": 1}
-# A scale that is given, 0 among them.
-probe = probes(scaled_dot_score=scaled_dot_score)
-probe.equals(QUERY, KEYS, scale=0.5)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(3, 5), probe.normal(7, 5), scale=0.3)
-probe.equals(probe.normal(3, 5), probe.normal(7, 5), scale=0.0)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 7. Luong's *concat*
-#
-# `concat_score(query, key, weight, v)` gives $s_{ij} = v^\top \tanh(W [q_i; k_j])$, where $[q; k]$ is the query followed by the key.
-#
-# - `weight` is `(A, E_q + E_k)`, `v` is `(A,)`.
-# - For 64 queries and 64 keys of size 1024 the concatenated pairs alone would fill 32 MiB. A last test allows 3 MiB in all: look at what a matrix does to the two halves of a concatenation. (Write it out here, without calling your `additive_score`.)
-#
-# By hand, the $W$ of two blocks $[I \;\; \operatorname{diag}(1, -1)]$ gives the numbers of exercise 3.
-
-
-# %% nbgrader={"grade_id": "concat_score", "solution": true}
-def concat_score(query, key, weight, v):
-    ### BEGIN SOLUTION
-    of_query, of_key = weight.split([query.shape[-1], key.shape[-1]], dim=1)
-    hidden = (query @ of_query.T).unsqueeze(-2) + (key @ of_key.T).unsqueeze(-3)
-    return torch.tanh(hidden) @ v
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "concat_score-values", "grade": true, "points": 2}
-# The numbers of exercise 3, then vectors of two sizes.
-probe = probes(concat_score=concat_score)
-probe.equals(
-    QUERY,
-    KEYS,
-    weight=torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, -1.0]]),
-    v=torch.tensor([1.0, 2.0]),
-)
-probe.equals(
-    QUERY,
-    torch.tensor([[0.5, 1.0, -1.0], [2.0, 0.0, 0.3]]),
-    weight=torch.tensor([[0.1, 0.2, -0.3, 0.4, 0.5], [0.5, -0.4, 0.3, 0.2, 0.1]]),
-    v=torch.tensor([1.0, 2.0]),
-)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(2, 5), probe.normal(7, 3), weight=probe.normal(11, 8), v=probe.normal(11))
-probe.gradient(
-    probe.normal(2, 3),
-    probe.normal(3, 2),
-    weight=probe.normal(2, 5),
-    v=probe.normal(2),
-    wrt=(0, 1, "weight", "v"),
-)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "concat_score-batch", "grade": true, "points": 1}
-# Several sets at once, each by itself.
-probe = probes(concat_score=concat_score)
-probe.equals(
-    torch.stack([QUERY, -QUERY]),
-    torch.stack([KEYS, KEYS.flip(0)]),
-    weight=torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, -1.0]]),
-    v=torch.tensor([1.0, 2.0]),
-)
-### BEGIN HIDDEN TESTS
-probe.equals(
-    probe.normal(3, 2, 2, 5), probe.normal(3, 2, 7, 3), weight=probe.normal(5, 8), v=probe.normal(5)
-)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "concat_score-memory", "grade": true, "points": 1}
-# 64 queries, 64 keys, 8 hidden units: 128 KiB for the hidden layer, 32 MiB for all pairs.
-probe = probes(concat_score=concat_score)
-probe.memory(
-    probe.normal(64, 1024),
-    probe.normal(64, 1024),
-    weight=probe.normal(8, 2048),
-    v=probe.normal(8),
-    below=3 * 2**20,
-)
-
-# %% [markdown]
-# ## 8. Luong's *location*
-#
-# `location_score(query, key, weight)` gives $s_{ij} = (W q_i)_j$: a score for every place, whatever stands there.
-#
-# - `weight` is `(S_max, E_q)`; with $S \le S_{\max}$ keys the first $S$ rows are used.
-# - Of `key`, `(..., S, E_k)`, only the number of rows counts.
-#
-# By hand, with $W = \begin{pmatrix} 1 & 1 \\ 3 & -1 \\ 9 & 9 \end{pmatrix}$ and two keys: $1 + 2 = 3$ and $3 - 2 = 1$.
-
-
-# %% nbgrader={"grade_id": "location_score", "solution": true}
-def location_score(query, key, weight):
-    ### BEGIN SOLUTION
-    return query @ weight[: key.shape[-2]].T
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "location_score-values", "grade": true, "points": 1}
-# As many keys as rows.
-probe = probes(location_score=location_score)
-probe.equals(QUERY, KEYS, weight=torch.tensor([[1.0, 1.0], [3.0, -1.0]]))
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(3, 5), probe.normal(7, 5), weight=probe.normal(7, 5))
-probe.gradient(probe.normal(2, 3), probe.normal(4, 3), weight=probe.normal(4, 3), wrt=(0, "weight"))
-probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 3), weight=probe.normal(7, 5))
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "location_score-short_source", "grade": true, "points": 1}
-# Fewer keys than rows.
-probe = probes(location_score=location_score)
-probe.equals(QUERY, KEYS, weight=torch.tensor([[1.0, 1.0], [3.0, -1.0], [9.0, 9.0]]))
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(3, 5), probe.normal(4, 5), weight=probe.normal(11, 5))
-probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 3), weight=probe.normal(9, 5))
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 9. The window of local-m
-#
-# `local_m_weights(scores, lengths, half_width)` gives weights from scores: target step $t$ attends to the places $s$ with $|s - t| \le D$, and to nothing else.
-#
-# - `scores` is `(B, L, S)`; row $t = 0, 1, \dots$ of its second axis is target step $t$. `lengths` is `(B,)`: row $b$ has `lengths[b]` real places, what follows is padding. `half_width` is $D$, a whole number.
-# - The softmax is over the places that are left, so that a row sums to one.
-# - A step whose window holds no real place gets zeros, not NaN.
-# - It is right for every finite score, however large.
-#
-# By hand: equal scores, $D = 1$, a sentence of 4 words. Step 0 has the places 0 and 1, so $0.5$ each; step 2 has 1, 2 and 3, so $1/3$ each; step 6 would have 5 to 7 and gets zeros.
-
-
-# %% nbgrader={"grade_id": "local_m_weights", "solution": true}
-def local_m_weights(scores, lengths, half_width):
-    ### BEGIN SOLUTION
-    steps, places = torch.arange(scores.shape[1]), torch.arange(scores.shape[2])
-    window = (places - steps[:, None]).abs() <= half_width  # (L, S)
-    mask = window & (places < lengths[:, None, None])  # (B, L, S)
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    return weights.masked_fill(~mask, 0.0)
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "local_m_weights-values", "grade": true, "points": 2}
-# As many steps as places, no padding.
-uneven = torch.tensor([[1.0, 0.0, 2.0, 0.0, 3.0]]).expand(1, 5, 5)
-probe = probes(local_m_weights=local_m_weights)
-probe.equals(uneven, torch.tensor([5]), 1)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(3, 7, 7), torch.full((3,), 7), 2)
-probe.equals(probe.normal(2, 9, 9), torch.full((2,), 9), 3)
-probe.equals(200.0 + probe.integers(0, 3, 2, 5, 5).float(), torch.full((2,), 5), 1)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "local_m_weights-padding", "grade": true, "points": 1}
-# Sentences of several lengths; every window still holds a real place.
-probe = probes(local_m_weights=local_m_weights)
-probe.equals(uneven[:, :3].expand(2, 3, 5), torch.tensor([3, 2]), 1)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(3, 5, 7), torch.tensor([5, 7, 4]), 2)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "local_m_weights-beyond_the_end", "grade": true, "points": 1}
-# More target steps than source words.
-probe = probes(local_m_weights=local_m_weights)
-probe.equals(torch.zeros(1, 7, 5), torch.tensor([4]), 1)
-### BEGIN HIDDEN TESTS
-probe.equals(probe.normal(2, 9, 5), torch.tensor([5, 3]), 2)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ## 10. Input feeding
+# ## 8. Input feeding
 #
 # `unroll_fed(cell, look, words, state)` runs Luong's decoder over known target words:
 #
@@ -545,7 +452,7 @@ probe.equals(probe.normal(2, 9, 5), torch.tensor([5, 3]), 2)
 # - `words` is `(B, L, D)`, the embedded words that the decoder reads; `state` is `(B, H)`, the state before the first step.
 # - The input of the cell is the word followed by the last attentional vector $\tilde h_{t-1}$, `(B, D + H)`; before the first step that vector is zero.
 # - The result is `(B, L, H)`: the attentional vectors $\tilde h_1 \dots \tilde h_L$.
-# - Gradients flow through all of it, the vector that is fed included.
+# - Gradients flow through the whole loop, including the vector that is fed.
 
 
 # %% nbgrader={"grade_id": "unroll_fed", "solution": true}
@@ -590,7 +497,7 @@ probe.equals(cell, look, probe.normal(3, 1, 3), probe.normal(3, 5))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "unroll_fed-later_steps", "grade": true, "points": 2}
-# Several steps: each one is told where the last one looked.
+# Several steps: each one gets the last attentional vector.
 probe = probes(unroll_fed=unroll_fed)
 probe.gives(
     torch.tensor([[[0.9433138], [0.9344837], [0.4035010]]]),
@@ -610,10 +517,10 @@ probe.equals(cell, look, probe.normal(2, 6, 3), probe.normal(2, 5))
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 11. Repair: an attention that leaks
+# ## 9. Repair: masked attention
 #
-# `broken_attention(query, key, value, mask)` should be scaled dot-product attention over the places where `mask` is true: `query` `(B, L, E)`, `key` `(B, S, E)`, `value` `(B, S, E_v)`, `mask` `(B, S)`; the result is `(B, L, E_v)`.
-# Every row has a place that counts.
+# `broken_attention(query, key, value, mask)` should be scaled dot-product attention over the positions where `mask` is true: `query` `(B, L, E)`, `key` `(B, S, E)`, `value` `(B, S, E_v)`, `mask` `(B, S)`; the result is `(B, L, E_v)`.
+# The mask is true at one position of every row at least.
 #
 # It has two faults. Find them, and write `fixed_attention`.
 
@@ -635,7 +542,7 @@ def fixed_attention(query, key, value, mask):
 
 
 # %% nbgrader={"grade_id": "fixed_attention-everything_counts", "grade": true, "points": 1}
-# Nothing is masked: only one of the two faults shows.
+# Nothing is masked: only one of the faults has an effect.
 probe = probes(fixed_attention=fixed_attention)
 three = torch.cat([KEYS, torch.tensor([[1.0, 1.0]])])[None]
 all_of_them = torch.ones(1, 3, dtype=torch.bool)
@@ -650,7 +557,7 @@ probe.equals(
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "fixed_attention-padding", "grade": true, "points": 2}
-# The last places of some rows are padding.
+# The last positions of some rows are padding.
 probe = probes(fixed_attention=fixed_attention)
 probe.equals(QUERY[None], three, three, torch.tensor([[True, True, False]]))
 ### BEGIN HIDDEN TESTS
@@ -659,13 +566,12 @@ probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 5), probe.normal(2, 7, 4)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 12. Write the test
+# ## 10. Write the test
 #
-# `check_general(candidate)` takes somebody's `general_score(query, key, weight)` (contract in exercise 2) and returns `True` if it is right, `False` if it is wrong.
+# `check_general(candidate)` takes a `general_score(query, key, weight)` (contract in exercise 2) and returns `True` if it is right, `False` if it is wrong.
 #
-# Your test is tried on two right answers, which it must accept, and on wrong ones.
-# Each wrong one that it rejects earns its share.
-# Think about which inputs make a mistake *invisible*: a symmetric matrix, one query, one row in the batch. Compute the right value without calling anybody's score.
+# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# Some inputs make a mistake *invisible*: a symmetric matrix, one query, one row in the batch. Compute the right value by yourself.
 
 
 # %% nbgrader={"grade_id": "check_general", "solution": true}
@@ -765,7 +671,7 @@ probe.judges(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 13. Report
+# ## 11. Report
 #
 # In about 250 words, two points for each part:
 #

@@ -26,10 +26,8 @@ def right_attention(query, key, value, mask):
 
 probes = Probes(
     "04_score_functions",
-    dot_score=reference.dot_score,
     scaled_dot_score=reference.scaled_dot_score,
     general_score=reference.general_score,
-    additive_score=reference.additive_score,
     concat_score=reference.concat_score,
     location_score=reference.location_score,
     cosine_score=reference.cosine_score,

@@ -6,16 +6,6 @@ from torch.nn import functional as F
 from attn_course.probes.catalogue import variant
 
 
-@variant(of="dot_score")
-def dot_by_einsum(query, key):
-    return torch.einsum("...le,...se->...ls", query, key)
-
-
-@variant(of="dot_score")
-def dot_by_broadcasting(query, key):
-    return (query.unsqueeze(-2) * key.unsqueeze(-3)).sum(dim=-1)
-
-
 @variant(of="scaled_dot_score")
 def scaled_query_first(query, key, scale=None):
     factor = query.shape[-1] ** -0.5 if scale is None else scale
@@ -36,23 +26,6 @@ def general_keys_first(query, key, weight):
 @variant(of="general_score")
 def general_bilinear(query, key, weight):
     return torch.einsum("...le,ef,...sf->...ls", query, weight, key)
-
-
-@variant(of="additive_score")
-def additive_by_linear(query, key, weight_query, weight_key, v):
-    hidden = (
-        F.linear(query, weight_query)[..., :, None, :] + F.linear(key, weight_key)[..., None, :, :]
-    )
-    return (hidden.tanh() * v).sum(-1)
-
-
-@variant(of="additive_score")
-def additive_query_by_query(query, key, weight_query, weight_key, v):
-    keys = key @ weight_key.mT
-    rows = [
-        torch.tanh((one @ weight_query.mT).unsqueeze(-2) + keys) @ v for one in query.unbind(-2)
-    ]
-    return torch.stack(rows, dim=-2)
 
 
 @variant(of="concat_score")

@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Exercises: soft, hard and implicit attention
 #
-# You write the parts of hard attention that go wrong in silence (a sampler, an estimator, a baseline), three ways to read a network that has no attention module, and a test of your own.
+# You write the parts of hard attention whose faults raise no error (an estimator, a baseline, a sampler), three ways to explain a network that has no attention module, and a test of your own.
 #
 # Some tests here are *statistical*: they draw, and compare a mean with what it should be.
 # Their bound is 5 standard errors for each number, so a right answer fails one comparison by chance once in 1.7 million; a test cell makes fewer than 40.
 #
-# `S` is the number of places, `B` the number of rows of a batch.
+# `S` is the number of positions, `B` the number of rows of a batch.
 # Results have the dtype of their inputs (the tests use `float32` and `float64`), and inputs stay as they were.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
@@ -49,8 +49,8 @@ def draw_twice(function, seed, weights, draws):
 #
 # <details><summary>Hint</summary>
 #
-# `torch.where` on the result comes too late for the gradient: 0 times infinity is NaN in the backward pass as well.
-# Put something harmless under the logarithm *before* you take it.
+# `torch.where` on the result is too late for the gradient: 0 times infinity is NaN in the backward pass as well.
+# Replace a weight of 0 *before* you take the logarithm.
 #
 # </details>
 
@@ -106,16 +106,16 @@ probe.gradient(probe.normal(3, 5).softmax(0), dim=0)
 #
 # `score_function_gradient(weights, place, reward, baseline=0.0)` returns the REINFORCE estimate of the gradient of the expected reward *by the scores* behind the softmax, one estimate per row.
 #
-# - `weights` is `(B, S)`, rows of a softmax; `place` is `(B,)`, the place that was drawn in each row; `reward` is `(B,)`.
-# - `baseline` is a number, or `(B,)`.
-# - The result is `(B, S)`, in the dtype of `weights`. It says where to *go up*.
+# - `weights` is `(B, S)`, rows of a softmax; `place` is `(B,)`, the position that was drawn in each row; `reward` is `(B,)`.
+# - `baseline` is a number, or `(B,)`; it is subtracted from the reward.
+# - The result is `(B, S)`, in the dtype of `weights`. It points in the direction in which the expected reward *grows*.
 #
-# By hand: weights `[0.5, 0.3, 0.2]`, place 1, reward 10, baseline 4 give `[-3, 4.2, -1.2]`.
+# By hand: weights `[0.5, 0.3, 0.2]`, position 1, reward 10, baseline 4 give `[-3, 4.2, -1.2]`.
 #
 # <details><summary>Hint</summary>
 #
 # What is the derivative of $\log \alpha_s$ by $e_i$, for $i = s$ and for $i \ne s$?
-# The baseline belongs to the reward, so it meets both cases.
+# The baseline belongs to the reward, so it enters both cases.
 #
 # </details>
 
@@ -173,9 +173,9 @@ for baseline in (0.0, 8.0):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3. A baseline that does not peek
+# ## 3. A leave-one-out baseline
 #
-# `leave_one_out(reward)` returns for every draw of a batch the mean reward of the *other* draws: a baseline that does not depend on the draw that it is subtracted for.
+# `leave_one_out(reward)` returns for every draw of a batch the mean reward of the *other* draws: a baseline that is independent of the draw itself.
 #
 # - `reward` is `(..., B)` with `B` draws of the same example on the last axis; the result has the same shape.
 # - `B` is at least 2. With `B = 1` there are no others: raise a `ValueError`.
@@ -184,7 +184,7 @@ for baseline in (0.0, 8.0):
 #
 # <details><summary>Hint</summary>
 #
-# All together, less yourself, divided by how many are left.
+# The sum of all rewards, minus the draw's own, divided by the number of the others.
 #
 # </details>
 
@@ -243,7 +243,7 @@ probe.raises(ValueError, probe.normal(3, 1))
 # %% [markdown]
 # ## 4. Grad-CAM
 #
-# `grad_cam(activations, gradients)` returns where in its feature maps a convolutional network finds evidence for a class:
+# `grad_cam(activations, gradients)` shows where in its feature maps a convolutional network finds evidence for a class:
 #
 # $$w_k = \frac1Z \sum_{i,j} \frac{\partial y}{\partial A^k_{ij}}, \qquad L = \operatorname{ReLU}\Big(\sum_k w_k A^k\Big)$$
 #
@@ -300,18 +300,22 @@ probe.equals(
 # %% [markdown]
 # ## Look
 #
-# How much a baseline calms the estimator: the variance of 10,000 estimates, without a baseline and with yours.
+# What a baseline does to the variance: 10,000 of your estimates for position 0, without a baseline and with yours. Both have the same mean.
 
 # %% attn_course={"look": true}
+import matplotlib.pyplot as plt
+
 weights = torch.tensor([0.5, 0.3, 0.2]).repeat(10000, 1)
 place = torch.multinomial(weights, 1, generator=torch.Generator().manual_seed(0))[:, 0]
 reward = torch.tensor([10.0, 11.0, 12.0])[place]
 print("entropy of the weights:", float(weight_entropy(weights[0])))
 for name, baseline in {"no baseline": 0.0, "the others' mean": leave_one_out(reward)}.items():
-    estimates = score_function_gradient(weights, place, reward, baseline)
-    print(
-        f"{name}: mean {estimates.mean(0).tolist()}, variance {float(estimates.var(0).sum()):.2f}"
-    )
+    estimates = score_function_gradient(weights, place, reward, baseline)[:, 0]
+    print(f"{name}: mean {estimates.mean():.2f}, variance {estimates.var():.2f}")
+    plt.hist(estimates, bins=60, range=(-8, 6), alpha=0.6, label=name)
+plt.xlabel("estimate for position 0")
+plt.legend()
+plt.show()
 
 # %% [markdown]
 # # More
@@ -319,9 +323,9 @@ for name, baseline in {"no baseline": 0.0, "the others' mean": leave_one_out(rew
 # %% [markdown]
 # ## 5. Draw places
 #
-# `draw_places(weights, draws)` draws `draws` places from the probabilities `weights`, one after the other and independently: hard attention.
+# `draw_places(weights, draws)` draws `draws` positions independently with the probabilities `weights`: hard attention.
 #
-# - `weights` is `(S,)`, not negative, with sum 1; a place of weight 0 is never drawn.
+# - `weights` is `(S,)`, not negative, with sum 1; a position of weight 0 is never drawn.
 # - The result is an `int64` tensor of shape `(draws,)` with numbers from 0 to `S - 1`.
 # - The randomness comes from torch's global generator. Do not seed it: two calls give different draws.
 #
@@ -329,8 +333,8 @@ for name, baseline in {"no baseline": 0.0, "the others' mean": leave_one_out(rew
 #
 # <details><summary>Hint</summary>
 #
-# `torch.multinomial` does it; read what its third argument means.
-# Or draw even numbers from 0 to 1 and look between which two sums of weights they fall.
+# `torch.multinomial` does it; check its third argument.
+# Or draw uniform numbers from 0 to 1 and find between which two cumulative sums of the weights they lie.
 #
 # </details>
 
@@ -381,19 +385,19 @@ probe.holds(oracles.FRESH, int(probe.integers(0, 10_000)), weights, 20_000, via=
 # %% [markdown]
 # ## 6. Saliency: gradient times input
 #
-# `gradient_times_input(x, label, *parameters)` says how much each pixel of each picture contributes, to first order, to the score of the class `label`: $x_i\, \partial f_{\text{label}} / \partial x_i$.
+# `gradient_times_input(x, label, *parameters)` is the contribution of each pixel, to first order, to the score of the class `label`: $x_i\, \partial f_{\text{label}} / \partial x_i$.
 #
 # - `network(x, *parameters)` is given above: `x` is `(B, D)`, its result `(B, C)`, the class scores before the softmax.
 # - `label` is `(B,)`: the class that is asked for in each row.
 # - The result is `(B, D)` with its sign, and carries no gradient of its own.
-# - `x` may come in with or without `requires_grad`: it leaves as it came, and gets no `.grad`. So do the parameters.
+# - `x` may require a gradient or not; it stays as it was, and neither `x` nor the parameters get a `.grad`.
 #
-# By hand: for a network that were $f(x) = 2 x_1 - 3 x_2$, the picture `[1, 1]` gives `[2, -3]`.
+# By hand: if the network were $f(x) = 2 x_1 - 3 x_2$, the picture `[1, 1]` would give `[2, -3]`.
 #
 # <details><summary>Hint</summary>
 #
-# Work on a copy that asks for a gradient.
-# The rows do not know of each other, so one backward pass from the *sum* of the chosen scores is enough.
+# Work on a copy that requires a gradient.
+# The rows are independent, so one backward pass from the *sum* of the chosen scores is enough.
 #
 # </details>
 
@@ -478,7 +482,7 @@ probe.equals(probe.normal(5, 7), probe.integers(0, 4, 5), *parameters, via=leave
 #
 # <details><summary>Hint</summary>
 #
-# Two differences of `x` and `start`: one says where on the path the gradient is taken, the other what it is multiplied by.
+# The difference of `x` and `start` enters twice: in the point where you take the gradient, and as a factor.
 #
 # </details>
 
@@ -554,9 +558,9 @@ probe.holds(
 # %% [markdown]
 # ## 8. Repair: the permutation test
 #
-# `broken_change` should tell how much the output of an attention model changes when the weights go to other places.
-# For `weights` `(B, S)`, `value` `(B, S, E)`, the classifier's matrix `head` `(C, E)` and a new order of the places, `order` `(S,)`, it should return for each row the total variation between the two *predicted distributions* (softmax of the class scores), before and after: $\tfrac12 \sum_c |p_c - q_c|$, a `(B,)` tensor.
-# Place `s` gets the weight that place `order[s]` had; the values stay where they are.
+# `broken_change` should measure how much the output of an attention model changes when the weights move to other positions.
+# For `weights` `(B, S)`, `value` `(B, S, E)`, the classifier's matrix `head` `(C, E)` and a new order of the positions, `order` `(S,)`, it should return for each row the total variation between the two *predicted distributions* (softmax of the class scores), before and after: $\tfrac12 \sum_c |p_c - q_c|$, a `(B,)` tensor.
+# Position `s` gets the weight of position `order[s]`; the values do not move.
 #
 # It has three faults. Find them, and write `fixed_change`.
 
@@ -617,11 +621,10 @@ for rows, size, width, classes in ((3, 5, 2, 4), (2, 7, 3, 5)):
 # %% [markdown]
 # ## 9. Write the test
 #
-# `check_cam(candidate)` takes somebody's `grad_cam(activations, gradients)` (contract in exercise 4) and returns `True` if it is right, `False` if it is wrong.
+# `check_cam(candidate)` takes a `grad_cam(activations, gradients)` (contract in exercise 4) and returns `True` if it is right, `False` if it is wrong.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones.
-# Each wrong one that it rejects earns its share.
-# Compute what is right by hand or by your own loops, and think about which inputs make the wrong recipes *differ*: negative weights, maps that are not square, more than one channel and more than one picture.
+# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# Compute the right value by yourself, and choose inputs on which the wrong recipes *differ*: negative weights, maps that are not square, several channels and several pictures.
 
 
 # %% nbgrader={"grade_id": "check_cam", "solution": true}

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Exercises: memory networks
 #
-# You write the parts of an end-to-end memory network: the weights that keep the order of words, the memory made from a story, one look at it, several looks that share their memories, and the question that tells how many looks are needed.
+# You write the parts of an end-to-end memory network: the weights that encode the order of words, one hop, the program that tells how many hops a task needs, the memory of a story, and several hops that share their memories.
 #
 # A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
 # Nothing here needs a network or a GPU.
@@ -14,11 +14,11 @@ from attn_course.probes import load_oracles, properties
 
 oracles, probes = load_oracles("06_memory_networks")
 
-SLUG = "06_memory_networks"
+
 
 
 def place_weights(words, embed_dim):
-    """The position encoding of a sentence of so many words, `(words, embed_dim)`: exercise 1."""
+    """The position encoding of a sentence with so many words, `(words, embed_dim)`: exercise 1."""
     # In the open: an answer that calls it is graded where attn_course.functional is closed.
     j = torch.arange(1, words + 1)[:, None] / words
     k = torch.arange(1, embed_dim + 1) / embed_dim
@@ -52,7 +52,7 @@ def hops_layer_wise(fn, query, memories, hops, update, mask=None):
 #
 # <details><summary>Hint</summary>
 #
-# `torch.arange(1, n + 1)` counts from 1. Give one of the two counters a second axis, and broadcasting makes the table.
+# `torch.arange(1, n + 1)` counts from 1. Give one of the two counters a second axis and use broadcasting.
 #
 # </details>
 
@@ -93,12 +93,12 @@ probe.equals(1, int(probe.integers(5, 12, 1)))
 # %% [markdown]
 # ## 2. One hop
 #
-# `memory_hop(query, memory_in, memory_out, mask=None)` looks at every memory once:
+# `memory_hop(query, memory_in, memory_out, mask=None)` attends to all memories once:
 #
 # $$p_i = \operatorname{softmax}(u^\top m_i), \qquad o = \sum_i p_i c_i .$$
 #
 # - `query` $u$ is `(B, D)`; `memory_in` $m$ is `(B, N, D)`; `memory_out` $c$ is `(B, N, C)`, and `C` may differ from `D`.
-# - `mask` is boolean, `(B, N)`: True = this memory counts. Without a mask all do. A row in which none counts gives weights 0 and output 0.
+# - `mask` is boolean, `(B, N)`: True = this memory counts. Without a mask all count. A row in which none counts gives weights 0 and output 0.
 # - The result is the pair `(o, p)`: `(B, C)` and `(B, N)`.
 # - It is right for scores of any size, and gradients flow to all three tensors.
 #
@@ -136,7 +136,7 @@ probe.equals(probe.normal(3, 5), probe.normal(3, 7, 5), probe.normal(3, 7, 5))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "memory_hop-other_size", "grade": true, "points": 1}
-# What is handed over may have another size than what is compared.
+# The output memory may have another size than the input memory.
 probe = probes(memory_hop=memory_hop)
 probe.equals(
     torch.tensor([[1.0, 2.0]]),
@@ -200,13 +200,13 @@ probe.gradient(probe.normal(2, 3), probe.normal(2, 5, 3), probe.normal(2, 5, 3),
 # %% [markdown]
 # ## 3. The pointer chase
 #
-# Before you train a network on a task, write the program that solves it: it tells how many looks are needed.
+# Before you train a network on a task, write the program that solves it: it tells how many hops the task needs.
 #
 # `pointer_chase(story, start, steps)` follows pointers.
 #
 # - `story` is `(B, N, 2)`: the sentence `[a, b]` says that *a* points to *b*, in any order. `[0, 0]` is padding. No symbol points twice in one story, and symbols are positive.
 # - `start` is `(B,)`, `steps` is an integer from 0 on, the same for all rows.
-# - The result is `(B,)`, of the dtype of `start`: where one is after so many steps. From a symbol that points nowhere one goes nowhere: one stays.
+# - The result is `(B,)`, of the dtype of `start`: the symbol after so many steps. A symbol that points nowhere is kept.
 #
 # By hand: with $7 \to 4$, $5 \to 7$, $4 \to 5$, from 5, two steps lead to 7 and on to 4.
 
@@ -278,7 +278,7 @@ probe.equals(story, start, 0)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "pointer_chase-dead_ends", "grade": true, "points": 2}
-# A way that ends, and padding.
+# A path that ends, and padding.
 probe = probes(pointer_chase=pointer_chase)
 ending = torch.tensor([[[7, 4], [5, 7], [0, 0]], [[0, 0], [6, 8], [8, 9]]])
 probe.gives(torch.tensor([4, 9]), ending, torch.tensor([5, 6]), 3)
@@ -294,7 +294,7 @@ for steps in (8, 9):
 # %% [markdown]
 # ## Look
 #
-# Your hop follows pointers: each row is where one hop attends. The program that you wrote says where it should be.
+# Your hop follows pointers: each row shows where one hop attends. The program that you wrote prints the expected symbol.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -306,15 +306,11 @@ for hop in range(1, 4):
     found, weights = memory_hop(state, memory_in, memory_out)
     state = torch.eye(10)[(found - state).argmax(-1)]  # what was read, without the query
     rows.append(weights[0])
-    print(
-        hop,
-        "hops:",
-        int(state.argmax()),
-        "program:",
-        int(pointer_chase(story, torch.tensor([5]), hop)),
-    )
+    due = pointer_chase(story, torch.tensor([5]), hop)
+    print(f"hop {hop}: {int(state.argmax())}, program: {int(due)}")
 plt.imshow(torch.stack(rows))
 plt.xticks(range(3), [f"{a} to {b}" for a, b in story[0].tolist()])
+plt.yticks(range(3), range(1, 4))
 plt.ylabel("hop")
 plt.show()
 
@@ -331,14 +327,14 @@ plt.show()
 # - `story` is `(N, J)`: word ids, oldest sentence first. Id 0 is padding; it may stand at the end of a sentence, and sentences of padding only may stand anywhere.
 # - `table` is `(V, D)`: row `i` is the vector of word `i`. `ages` is `(A, D)`: row `a` is added to a sentence that has `a` sentences behind it, so the newest one gets row 0.
 # - $l$ is `place_weights(number of words, D)` from the first cell, for the words that *this* sentence has.
-# - Sentences of padding are no sentences: they count for no age, and their vector is 0.
+# - Sentences of padding do not count for the age of others, and their vector is 0.
 # - The result is `(N, D)`, of the dtype of `table`. Gradients flow to `table` and to `ages`.
 #
 # By hand, with vectors of one entry, where $l_{1j} = j / J$: the story `[[2, 4], [6, 0]]` with the table $i \mapsto i$ and the ages `[100, 200]` gives $\frac12 \cdot 2 + 1 \cdot 4 + 200 = 205$ and $1 \cdot 6 + 100 = 106$.
 #
 # <details><summary>Hint</summary>
 #
-# A loop over the sentences from the last to the first, with a counter that goes up at every sentence that has words, is all you need.
+# Loop over the sentences from the last to the first, and count those that have words.
 #
 # </details>
 
@@ -450,14 +446,14 @@ probe.gradient(probe.integers(1, 7, 3, 2), probe.normal(7, 3), probe.normal(4, 3
 # %% [markdown]
 # ## 5. Several hops, and what they share
 #
-# `stack_hops(query, memories, hops, tying, update=None, mask=None)` looks at the story `hops` times:
+# `stack_hops(query, memories, hops, tying, update=None, mask=None)` attends to the story `hops` times:
 #
 # $$o^k = \sum_i p_i^k c_i^k, \qquad p_i^k = \operatorname{softmax}(u^{k\top} m_i^k) .$$
 #
-# `memories` is a list of tensors `(B, N, D)`: the story, seen through one table of words after the other. Which of them a hop uses, and how $u$ goes on, is the *tying*:
+# `memories` is a list of tensors `(B, N, D)`: the story, embedded by several tables of words. The *tying* says which of them a hop uses, and how $u$ is updated:
 #
-# - `"adjacent"`: `memories` has `hops + 1` entries. What one hop reads out is what the next one compares with: $c^k = m^{k+1}$. The query goes on as $u^{k+1} = u^k + o^k$.
-# - `"layer-wise"`: `memories` has two entries. Every hop compares with the first and reads out the second. The query goes on as $u^{k+1} = H u^k + o^k$, where `update` is $H$, `(D, D)`.
+# - `"adjacent"`: `memories` has `hops + 1` entries. The output memory of one hop is the input memory of the next: $c^k = m^{k+1}$. The query becomes $u^{k+1} = u^k + o^k$.
+# - `"layer-wise"`: `memories` has two entries. Every hop compares with the first and reads the second. The query becomes $u^{k+1} = H u^k + o^k$, where `update` is $H$, `(D, D)`.
 #
 # - `query` is `(B, D)`, `mask` is `(B, N)` as in exercise 2, and every row has a memory that counts.
 # - The result is the pair of $u^{K+1}$, `(B, D)`, and the weights of all hops, `(B, K, N)`. Gradients flow through all hops.
@@ -493,7 +489,7 @@ probe.equals(probe.normal(3, 5), [probe.normal(3, 7, 5) for _ in range(2)], via=
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "stack_hops-adjacent", "grade": true, "points": 2}
-# Two hops and three: what one reads out, the next compares with.
+# Two hops and three: the output memory of one is the input memory of the next.
 probe = probes(stack_hops=stack_hops)
 two = [*one, torch.tensor([[[5.0, 1.0], [3.0, -4.0]]])]
 probe.equals(torch.tensor([[1.0, 0.5]]), two, via=hops_adjacent)
@@ -514,7 +510,7 @@ probe.equals(probe.normal(3, 5), pair, 3, 0.5 * probe.normal(5, 5), via=hops_lay
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "stack_hops-mask", "grade": true, "points": 1}
-# Memories that do not count are looked at by no hop.
+# No hop attends to memories that do not count.
 probe = probes(stack_hops=stack_hops)
 mask = torch.tensor([[True, False]])
 probe.equals(torch.tensor([[1.0, 0.5]]), two, mask, via=hops_adjacent)
@@ -529,7 +525,7 @@ probe.equals(probe.normal(3, 5), three, mask, via=hops_adjacent)
 # %% [markdown]
 # ## 6. Repair: two hops
 #
-# `broken_two_hops` should look at a story twice and return what the answer is computed from, $u^3 = u^1 + o^1 + o^2$, with the same two memories at both hops.
+# `broken_two_hops` should attend to a story twice and return $u^3 = u^1 + o^1 + o^2$, with the same two memories at both hops.
 # `query` is `(B, D)`, `memory_in` and `memory_out` are `(B, N, D)`.
 #
 # It has two faults. Find them, and write `fixed_two_hops`.
@@ -564,7 +560,7 @@ probe.gives(
 )
 
 # %% nbgrader={"grade_id": "fixed_two_hops-second_look", "grade": true, "points": 2}
-# The first hop hands over the clue for the second: 50 e1 finds 60 e2, both together find 70 e1.
+# The first hop reads the clue for the second: 50 e1 finds 60 e2, both together find 70 e1.
 # The clue alone would find the third memory.
 probe = probes(fixed_two_hops=fixed_two_hops)
 probe.gives(
@@ -589,11 +585,10 @@ probe.equals(probe.normal(3, 5), probe.normal(3, 7, 5), probe.normal(3, 7, 5))
 # %% [markdown]
 # ## 7. Write the test
 #
-# `check_hop(candidate)` takes somebody's `memory_hop(query, memory_in, memory_out, mask=None)` (contract in exercise 2) and returns `True` if it is right, `False` if it is wrong.
+# `check_hop(candidate)` takes a `memory_hop(query, memory_in, memory_out, mask=None)` (contract in exercise 2) and returns `True` if it is right, `False` if it is wrong.
 #
-# Your test is tried on two right answers, which it must accept, and on ten wrong ones.
-# Each wrong one that it rejects earns its share.
-# Think about what has to be in the inputs so that the wrong ones *differ* from the right one: two memories that are not the same, more than one row, a mask, a row without memories, large scores.
+# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# Choose inputs on which the wrong ones *differ*: two different memories, several rows, a mask, a row without memories, large scores.
 
 
 # %% nbgrader={"grade_id": "check_hop", "solution": true}

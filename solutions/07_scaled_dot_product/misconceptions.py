@@ -4,21 +4,39 @@ import torch
 
 from attn_course.probes import WrongAnswers, call, student, witnesses
 
+INF = torch.inf
+
 
 def scaled(query, key, value):
-    return query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5
+    return query @ key.mT / query.shape[-1] ** 0.5
 
 
-def closed(scores, mask, fill=-torch.inf):
+def masked(scores, mask, fill=-INF):
     return scores if mask is None else scores.masked_fill(~mask, fill)
 
 
-def soft(scores, mask, dim=-1):
-    scores = closed(scores, mask)
-    top = scores.amax(dim, keepdim=True).detach()
-    parts = (scores - top.masked_fill(top == -torch.inf, 0.0)).exp()
-    total = parts.sum(dim, keepdim=True)
+def shares(parts):
+    """Divided by the sum; a row of zeros stays one."""
+    total = parts.sum(-1, keepdim=True)
     return parts / total.masked_fill(total == 0, 1.0)
+
+
+def soft(scores, mask):
+    scores = masked(scores, mask)
+    top = scores.amax(-1, keepdim=True).detach()
+    return shares((scores - top.masked_fill(top == -INF, 0.0)).exp())
+
+
+def over_queries(scores, mask):
+    return soft(scores.mT, None if mask is None else mask.expand(scores.shape).mT).mT
+
+
+def of_allowed(scores, mask):
+    """As ``over_queries``; queries that are allowed nothing are left out of the table."""
+    if mask is None:
+        return scores.softmax(-2)
+    some = mask.any(-1, keepdim=True)
+    return scores.masked_fill(~mask & some, -INF).softmax(-2).masked_fill(~some, 0.0)
 
 
 def mixed(weights, query, key, value):
@@ -26,7 +44,7 @@ def mixed(weights, query, key, value):
 
 
 def attend(query, key, value, attn_mask=None, *, score=scaled, weigh=soft, mix=mixed):
-    """The right answer in three steps; a fault replaces one of them."""
+    """The right answer in three steps; a fault replaces some of them."""
     return mix(weigh(score(query, key, value), attn_mask), query, key, value)
 
 
@@ -41,6 +59,7 @@ sdpa = WrongAnswers(
     ),
     right=attend,
 )
+sdpa.detached(fails=("empty_row", "gradient"))
 
 
 def sizes(draw):
@@ -68,78 +87,70 @@ def attention_calls(draw):
     yield call(-1e4 + 0 * inputs[0], 3 + 0 * inputs[1], inputs[2], torch.arange(3) < 2)
 
 
-sdpa.fault(
-    "no scale",
-    """You compare by the plain product. Its variance grows with the number of entries, and the
-    softmax of large scores is all but a one. Look at what the formula divides by.""",
-    score=lambda q, k, v: q @ k.transpose(-2, -1),
-)
-sdpa.fault(
-    "divided by the root of the value's size",
-    """You divide by the square root of the number of entries of a value. The products are sums over
-    the entries of query and key; with equal sizes nobody notices.""",
-    score=lambda q, k, v: q @ k.transpose(-2, -1) / v.shape[-1] ** 0.5,
-)
-sdpa.fault(
-    "divided by the root of the number of keys",
-    """You divide by the square root of the length of the sequence. A product is a sum over the
-    entries of a vector, and the number of keys does not enter it.""",
-    score=lambda q, k, v: q @ k.transpose(-2, -1) / k.shape[-2] ** 0.5,
-)
-sdpa.fault(
-    "scaled twice",
-    """Your products are divided by the size itself: the root is missing, or you scale in two places.
-    The scores come out too small and all weights nearly alike.""",
-    score=lambda q, k, v: q @ k.transpose(-2, -1) / q.shape[-1],
-)
-sdpa.fault(
-    "multiplied by the root",
-    """You multiply the products by the root of the size where the formula divides. Larger vectors
-    then push the softmax further to a one, which the factor should prevent.""",
-    score=lambda q, k, v: q @ k.transpose(-2, -1) * q.shape[-1] ** 0.5,
-)
+for name, message, score in (
+    (
+        "no scale",
+        "You use the plain product, whose variance grows with E. What does the formula divide by?",
+        lambda q, k, v: q @ k.mT,
+    ),
+    (
+        "divided by the root of the value's size",
+        "You divide by the root of the size of a value. A product sums over the entries of a key.",
+        lambda q, k, v: q @ k.mT / v.shape[-1] ** 0.5,
+    ),
+    (
+        "divided by the root of the number of keys",
+        "You divide by the root of the number of keys. A product sums over the entries of a key.",
+        lambda q, k, v: q @ k.mT / k.shape[-2] ** 0.5,
+    ),
+    (
+        "scaled twice",
+        "You divide by the size itself: the root is missing, or you scale in two places.",
+        lambda q, k, v: q @ k.mT / q.shape[-1],
+    ),
+    (
+        "multiplied by the root",
+        "You multiply by the root of the size. The formula divides by it.",
+        lambda q, k, v: q @ k.mT * q.shape[-1] ** 0.5,
+    ),
+    (
+        "keys reshaped in place of transposed",
+        "You reshape the keys. Each column then mixes several keys: exchange two axes instead.",
+        lambda q, k, v: q @ k.reshape(*k.shape[:-2], k.shape[-1], -1) / q.shape[-1] ** 0.5,
+    ),
+):
+    sdpa.fault(name, message, score=score)
 sdpa.fault(
     "scaled after the softmax",
-    """Your scores meet the softmax unscaled, and the result is divided by the root afterwards. The
-    weights no longer sum to one. Look at what stands inside the softmax.""",
-    score=lambda q, k, v: q @ k.transpose(-2, -1),
+    "Your softmax gets unscaled scores, and the result is divided by the root afterwards.",
+    score=lambda q, k, v: q @ k.mT,
     mix=lambda w, q, k, v: w @ v / q.shape[-1] ** 0.5,
 )
 sdpa.fault(
     "the value is scaled",
-    """You divide by the root twice: once the scores, which is right, and once the values or the
-    result. The weights sum to one, so that the result should keep the size of the values.""",
+    "You divide by the root twice: the scores, which is right, and the values or the result.",
     mix=lambda w, q, k, v: w @ v / q.shape[-1] ** 0.5,
 )
-sdpa.fault(
-    "keys reshaped in place of transposed",
-    """You bring the keys into shape by reshape or view. The numbers stay in their order, so each
-    column is pieced together from several keys. Exchange two axes instead.""",
-    score=lambda q, k, v: q @ k.reshape(*k.shape[:-2], k.shape[-1], -1) / q.shape[-1] ** 0.5,
-)
-sdpa.fault(
-    "softmax over the queries",
-    """Your softmax runs over the queries: they compete for each key, and a query may be left with
-    nothing. Check along which axis the weights sum to one.""",
-    weigh=lambda s, m: soft(s, m, dim=-2),
-)
+for weigh in (over_queries, lambda s, m: masked(s, m).softmax(-2), of_allowed):
+    sdpa.fault(
+        "softmax over the queries",
+        "Your softmax runs over the queries. Along which axis do the weights sum to one?",
+        weigh=weigh,
+    )
 sdpa.fault(
     "softmax over a fixed axis",
-    """Your softmax runs over axis 1, counted from the front. That is the axis of the keys without
-    leading axes, and another one with them. Count from the back.""",
+    "Your softmax runs over axis 1, which is the axis of the keys only without leading axes.",
     fails=("heads", "mask", "empty_row"),
-    weigh=lambda s, m: soft(s, m, dim=1),
+    weigh=lambda s, m: soft(s, m) if s.ndim == 2 else masked(s, m).softmax(1).nan_to_num(0.0),
 )
 sdpa.fault(
     "two softmaxes",
-    """You take the softmax of weights that are the result of one already. It pulls them together:
-    even 0 against 1 becomes 0.27 against 0.73, and closed positions come back.""",
+    "You take the softmax of weights. It makes them more even: 0 against 1 becomes 0.27 to 0.73.",
     weigh=lambda s, m: soft(s, m).softmax(-1),
 )
 sdpa.fault(
     "only the best key",
-    """You take the value of the key that fits best and leave the others out. The choice has no
-    derivative, so neither query nor key can learn. A softmax takes a little of everything.""",
+    "You take the value of the best key. The choice has no derivative, so nothing can learn.",
     weigh=lambda s, m: (
         (soft(s, m) == soft(s, m).amax(-1, keepdim=True)).to(s.dtype) * (1.0 if m is None else m)
     ),
@@ -147,95 +158,90 @@ sdpa.fault(
 sdpa.fault(
     "no maximum subtracted",
     """You take the exponential of the scores as they are. Above about 88 it overflows in float32,
-    and far below 0 all of them vanish. Chapter 00 has the cure.""",
+    and far below 0 all of them vanish: see chapter 00.""",
     fails=("large_scores",),
-    weigh=lambda s, m: summed(closed(s, m).exp()),
+    weigh=lambda s, m: shares(masked(s, m).exp()),
 )
 sdpa.fault(
     "one maximum for all rows",
-    """You subtract the largest score of the whole table. A row far below it keeps nothing but zeros,
-    and 0 is divided by 0. Every row has a maximum of its own.""",
+    "You subtract the largest score of the whole table. Every row has its own maximum.",
     fails=("large_scores",),
-    weigh=lambda s, m: summed((closed(s, m) - closed(s, m).max()).exp()),
+    weigh=lambda s, m: shares((masked(s, m) - masked(s, m).max()).exp()),
 )
-sdpa.fault(
-    "the mask is ignored",
-    """You never use the mask: closed keys are mixed in like all others. Look at where `attn_mask`
-    enters your function.""",
-    fails=MASKED,
-    weigh=lambda s, m: s.softmax(-1),
-)
-sdpa.fault(
-    "the mask is inverted",
-    """You close what is allowed and keep what is not. True means "may attend" here, as in torch's
-    function of this name; `nn.MultiheadAttention` has it the other way round.""",
-    fails=MASKED,
-    weigh=lambda s, m: soft(s, None if m is None else ~m),
-)
-sdpa.fault(
-    "masked scores set to 0",
-    """You set closed scores to 0 before the softmax. 0 is a score like any other: its exponential is
-    1, more than every negative score gets. Which score has the exponential 0?""",
-    fails=MASKED,
-    weigh=lambda s, m: closed(s, m, 0.0).softmax(-1),
-)
-sdpa.fault(
-    "the mask is added as a number",
-    """You add the mask to the scores, so that allowed keys get 1 more than closed ones. A boolean is
-    not a bias: a closed position needs a score that no other can be compared with.""",
-    fails=MASKED,
-    weigh=lambda s, m: (s if m is None else s + m.to(s.dtype)).softmax(-1),
-)
-sdpa.fault(
-    "the mask comes after the softmax",
-    """You take the softmax over everything and set closed weights to 0 afterwards. They have taken
-    their share by then, so that the others sum to less than one.""",
-    fails=MASKED,
-    weigh=lambda s, m: s.softmax(-1) * (1.0 if m is None else m),
-)
+for name, message, weigh in (
+    (
+        "the mask is ignored",
+        "You never use the mask: masked keys are mixed in like all others.",
+        lambda s, m: s.softmax(-1),
+    ),
+    (
+        "the mask is inverted",
+        "You mask what is allowed. True means: may attend, as in torch's function of this name.",
+        lambda s, m: soft(s, None if m is None else ~m),
+    ),
+    (
+        "masked scores set to 0",
+        "You set masked scores to 0, whose exponential is 1. Which score has the exponential 0?",
+        lambda s, m: masked(s, m, 0.0).softmax(-1),
+    ),
+    (
+        "the mask is added as a number",
+        "You add the mask to the scores, so allowed keys get 1 more. A boolean is not a bias.",
+        lambda s, m: (s if m is None else s + m.to(s.dtype)).softmax(-1),
+    ),
+    (
+        "the mask comes after the softmax",
+        "You set masked weights to 0 after the softmax, so the others sum to less than one.",
+        lambda s, m: s.softmax(-1) * (1.0 if m is None else m),
+    ),
+):
+    sdpa.fault(name, message, fails=MASKED, weigh=weigh)
 sdpa.fault(
     "renormalised after an unmasked softmax",
-    """You take the softmax over everything, drop the closed weights and divide by what is left. On
-    paper that is right; beside a large closed score nothing but zeros is left to divide.""",
+    """You take the softmax over everything, drop the masked weights and divide by the rest. Beside
+    a large masked score all the rest is 0.""",
     fails=("mask", "empty_row", "large_scores"),
-    weigh=lambda s, m: s.softmax(-1) if m is None else summed(s.softmax(-1) * m, keep=False),
+    weigh=lambda s, m: (
+        s.softmax(-1)
+        if m is None
+        else s.softmax(-1) * m / (s.softmax(-1) * m).sum(-1, keepdim=True)
+    ),
 )
 sdpa.fault(
-    "a closed row becomes NaN",
-    """A query that is allowed nothing gets NaN: all its scores are minus infinity, and the softmax
-    divides 0 by 0. One such row in a batch poisons every parameter in the backward pass.""",
+    "an empty row becomes NaN",
+    """A query that is allowed nothing gives NaN: the softmax of minus infinities divides 0 by 0.
+    One such row makes every parameter NaN.""",
     fails=("empty_row",),
-    weigh=lambda s, m: closed(s, m).softmax(-1),
+    weigh=lambda s, m: masked(s, m).softmax(-1),
 )
 sdpa.fault(
-    "a closed row is mended too late",
+    "an empty row is repaired too late",
     """Your numbers are right, but a query that is allowed nothing sends NaN backwards: it was NaN
-    inside, and you replaced it afterwards. Keep the NaN from arising.""",
+    inside, and you replaced it afterwards.""",
     fails=("empty_row",),
     weigh=lambda s, m: (
-        (s if m is None else s + torch.where(m, 0.0, -torch.inf).to(s.dtype))
-        .softmax(-1)
-        .nan_to_num(0.0)
+        (s if m is None else s + torch.where(m, 0.0, -INF).to(s.dtype)).softmax(-1).nan_to_num(0.0)
     ),
 )
 sdpa.fault(
     "a very negative number as mask",
-    """You close positions with a large negative number. A query that is allowed nothing has it
-    everywhere, and a softmax over equal scores is even: it takes the mean of closed values.""",
+    """You mask with a large negative number. A query that is allowed nothing has it everywhere, and
+    the softmax of equal scores is even.""",
     fails=("empty_row",),
-    weigh=lambda s, m: closed(s, m, -1e9).softmax(-1),
+    weigh=lambda s, m: masked(s, m, -1e9).softmax(-1),
 )
+for even in (True, False):
+    sdpa.fault(
+        "the fill is not low enough",
+        "You mask with -10,000 or so. Real scores may be lower; only minus infinity is below all.",
+        fails=("empty_row", "large_scores") if even else ("large_scores",),
+        weigh=lambda s, m, even=even: (
+            masked(s, m, -1e4).softmax(-1) * (1.0 if m is None or even else m.any(-1, keepdim=True))
+        ),
+    )
 sdpa.fault(
-    "the fill is not low enough",
-    """You close positions with -10,000 or so. Real scores may lie below that, and then the closed
-    position wins. Only minus infinity is below every score.""",
-    fails=("empty_row", "large_scores"),
-    weigh=lambda s, m: closed(s, m, -1e4).softmax(-1),
-)
-sdpa.fault(
-    "closed scores are lowered by a number",
-    """You subtract a large number from closed scores. Where a closed key fits better by more than
-    that, it still wins. A closed position keeps nothing of its score.""",
+    "masked scores are lowered by a number",
+    "You subtract a large number from masked scores. A masked key that fits better still wins.",
     fails=("large_scores",),
     weigh=lambda s, m: (
         s.softmax(-1)
@@ -245,74 +251,74 @@ sdpa.fault(
 )
 sdpa.fault(
     "the first query's mask for all",
-    """Every query gets the mask of the first one. Each row of the mask belongs to one query; look at
-    what happens to its second axis from the back.""",
+    "Every query gets the mask of the first one. Each row of the mask belongs to one query.",
     fails=("mask", "empty_row", "gradient"),
     weigh=lambda s, m: soft(s, None if m is None else m[..., :1, :]),
 )
 sdpa.fault(
     "causal without being asked",
-    """You close the future although nobody asked for it. A query may attend to every key unless
-    the mask says otherwise; what is causal is decided by the caller.""",
+    "You mask the future, and no argument asks for it.",
     weigh=lambda s, m: soft(s, torch.ones_like(s, dtype=torch.bool).tril() & (m is None or m)),
 )
 sdpa.fault(
     "no gradient to query and key",
-    """The values are right, but your weights are cut off (detach, no_grad, item or a new tensor), so
-    that query and key can learn nothing. Only the value gets a gradient.""",
+    "Your values are right, but the weights are detached: query and key learn nothing.",
     fails=("empty_row", "gradient"),
     weigh=lambda s, m: soft(s, m).detach(),
 )
-sdpa.fault(
-    "weights transposed before mixing",
-    """You multiply the values by the transposed weights: each key collects the queries that look at
-    it. With as many queries as keys nothing breaks, and the answer is wrong.""",
-    mix=lambda w, q, k, v: w.transpose(-2, -1) @ v,
-)
-sdpa.fault(
-    "the keys are mixed",
-    """You use the keys twice: to compare, which is right, and to mix. What a key is found by and what
-    it hands over are two things; look at what `value` is for.""",
-    mix=lambda w, q, k, v: w @ k,
-)
-sdpa.fault(
-    "the weights are returned",
-    """You return the table of weights, and the values are never mixed. Look at the last factor of the
-    formula, and at the shape that is promised.""",
-    mix=lambda w, q, k, v: w,
-)
-sdpa.fault(
-    "output and weights are returned",
-    """You return a pair of output and weights. Whoever calls this function uses its result as the
-    output right away; torch's function of this name returns one tensor, too.""",
-    mix=lambda w, q, k, v: (w @ v, w),
-)
+for name, message, mix in (
+    (
+        "weights transposed before mixing",
+        "You multiply by the transposed weights. With as many queries as keys the shapes fit.",
+        lambda w, q, k, v: w.mT @ v,
+    ),
+    (
+        "the keys are mixed",
+        "You mix the keys. The keys are compared; `value` is mixed.",
+        lambda w, q, k, v: w @ k,
+    ),
+    (
+        "the weights are returned",
+        "You return the weights. See the last factor of the formula.",
+        lambda w, q, k, v: w,
+    ),
+    (
+        "output and weights are returned",
+        "You return a pair. The contract asks for the output alone.",
+        lambda w, q, k, v: (w @ v, w),
+    ),
+):
+    sdpa.fault(name, message, mix=mix)
 sdpa.fault(
     "an argument is changed in place",
-    """You scale the query in place, and the tensor of the caller changes with it. Whoever uses it
-    again gets other numbers, and autograd refuses. Make a new tensor.""",
-    score=lambda q, k, v: q.div_(q.shape[-1] ** 0.5) @ k.transpose(-2, -1),
+    "You scale the query in place, and the caller's tensor changes. Make a new tensor.",
+    score=lambda q, k, v: q.div_(q.shape[-1] ** 0.5) @ k.mT,
 )
-sdpa.detached(fails=("empty_row", "gradient"))
 
 
-def summed(parts, *, keep=True):
-    """Divided by the sum; ``keep``: a row of zeros stays one, as far as it was closed."""
-    total = parts.sum(-1, keepdim=True)
-    return parts / (total.masked_fill(total == 0, 1.0) if keep else total)
-
-
-@sdpa("float32 whatever comes in", fails=("dtype",))
+@sdpa("float32 whatever the inputs are", fails=("dtype",))
 def sdpa_single(query, key, value, attn_mask=None):
-    """You compute in float32 whatever comes in, and return float32. A caller who works in double
-    precision loses half of the digits. Keep the dtype of the inputs.
-    """
+    """You compute and return float32. Keep the dtype of the inputs."""
     return attend(query.float(), key.float(), value.float(), attn_mask)
 
 
 # --- causal_mask -------------------------------------------------------------------------------
 
-causal = WrongAnswers("causal_mask", tests=("by_hand", "square", "unequal"))
+
+def right_causal(
+    query_length,
+    key_length,
+    *,
+    size=lambda queries, keys: (queries, keys),
+    past=lambda ones, queries, keys: ones.tril(),
+    last=lambda mask: mask,
+):
+    """The right answer in steps; a fault replaces some of them."""
+    ones = torch.ones(*size(query_length, key_length), dtype=torch.bool)
+    return last(past(ones, query_length, key_length))
+
+
+causal = WrongAnswers("causal_mask", tests=("by_hand", "square", "unequal"), right=right_causal)
 
 
 @witnesses(of="causal_mask")
@@ -321,89 +327,124 @@ def mask_calls(draw):
         yield call(queries, keys)
 
 
-def ones(queries, keys):
-    return torch.ones(queries, keys, dtype=torch.bool)
+for name, message, past in (
+    (
+        "True where it is forbidden",
+        "Your mask is True for the future. Here True means: may attend.",
+        lambda ones, queries, keys: ones.triu(1),
+    ),
+    (
+        "the future in place of the past",
+        "Each query may attend to what follows. The first position should have only itself.",
+        lambda ones, queries, keys: ones.triu(),
+    ),
+    (
+        "itself excluded",
+        "A query may not attend to its own position. The first one is then allowed nothing.",
+        lambda ones, queries, keys: ones.tril(-1),
+    ),
+    (
+        "one step too far",
+        "Every query sees one key of the future: the one that the model has to predict.",
+        lambda ones, queries, keys: ones.tril(1),
+    ),
+):
+    causal.fault(name, message, past=past)
+causal.fault(
+    "aligned at the end",
+    "You align the last query with the last key, as for a cache. Here both count from the left.",
+    fails=("by_hand", "unequal"),
+    past=lambda ones, queries, keys: ones.tril(keys - queries),
+)
+causal.fault(
+    "always square",
+    "You use one length for both axes. Where does `key_length` enter?",
+    fails=("by_hand", "unequal"),
+    size=lambda queries, keys: (queries, queries),
+)
+causal.fault(
+    "numbers in place of booleans",
+    "You return floats. A float mask is added to the scores, so yours would mask nothing.",
+    last=lambda mask: mask.float(),
+)
+causal.fault(
+    "zeros and minus infinities",
+    "You return the additive form. The contract asks for booleans.",
+    last=lambda mask: torch.zeros(mask.shape).masked_fill(~mask, -INF),
+)
+
+# --- fixed_self_attention ----------------------------------------------------------------------
 
 
-@causal("True where it is forbidden")
-def causal_inverted(query_length, key_length):
-    """Your mask is True for the future: it says what is forbidden. Here, as in torch's
-    `scaled_dot_product_attention`, True means "may attend".
-    """
-    return ones(query_length, key_length).triu(1)
+def right_self(x, wq, wk, wv, *, size=lambda x, q: q.shape[-1], weigh=soft):
+    """The right answer in steps; a fault replaces some of them."""
+    past = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+    query = x @ wq.T
+    return weigh(query @ (x @ wk.T).mT / size(x, query) ** 0.5, past) @ (x @ wv.T)
 
 
-@causal("the future in place of the past")
-def causal_future(query_length, key_length):
-    """Each query may attend to itself and to what comes after it. Read row 0 of your mask: the first
-    position should see only itself.
-    """
-    return ones(query_length, key_length).triu()
+def of_model(x, query):
+    return x.shape[-1]
 
 
-@causal("itself excluded")
-def causal_strict(query_length, key_length):
-    """A query may not attend to its own position in your mask. The first one is then left with
-    nothing at all. Look at the comparison.
-    """
-    return ones(query_length, key_length).tril(-1)
+fixed = WrongAnswers("fixed_self_attention", tests=("same_size", "other_size"), right=right_self)
 
 
-@causal("one step too far")
-def causal_one_more(query_length, key_length):
-    """Every query sees one key of the future: the very one that a language model has to guess. Its
-    loss would fall to almost nothing. Look at the comparison.
-    """
-    return ones(query_length, key_length).tril(1)
+@witnesses(of="fixed_self_attention")
+def self_calls(draw):
+    for b, length, d, e, v in ((1, 3, 2, 2, 2), (2, 5, 7, 3, 2), (3, 4, 4, 2, 3)):
+        yield call(draw.normal(b, length, d), *(draw.normal(size, d) for size in (e, e, v)))
 
 
-@causal("aligned at the end", fails=("by_hand", "unequal"))
-def causal_bottom_right(query_length, key_length):
-    """You align the last query with the last key. That suits a model with a cache; here both count
-    from the left, as torch's `is_causal` does. With as many queries as keys they agree.
-    """
-    return ones(query_length, key_length).tril(key_length - query_length)
-
-
-@causal("always square", fails=("by_hand", "unequal"))
-def causal_square(query_length, key_length):
-    """You use one length for both axes. The mask should have a row per query and a column per key;
-    look at where `key_length` enters.
-    """
-    return ones(query_length, query_length).tril()
-
-
-@causal("keys by queries")
-def causal_transposed(query_length, key_length):
-    """Your mask has a row per key and a column per query. Look at which of the two lengths comes
-    first in the shape that is promised.
-    """
-    return ones(query_length, key_length).tril().T
-
-
-@causal("numbers in place of booleans")
-def causal_floats(query_length, key_length):
-    """You return ones and zeros as floats. A float mask is added to the scores, so that yours would
-    close nothing. Make it boolean.
-    """
-    return torch.ones(query_length, key_length).tril()
-
-
-@causal("zeros and minus infinities")
-def causal_additive(query_length, key_length):
-    """You return the additive form, 0 and minus infinity. It works as a bias, but this function
-    promises booleans, which can be combined with & and |.
-    """
-    return torch.full((query_length, key_length), -torch.inf).triu(1)
-
+fixed.fault(
+    "both faults are still there",
+    "This is the broken code. Which sums does the softmax make one, and what does a score sum?",
+    size=of_model,
+    weigh=over_queries,
+)
+fixed.fault(
+    "the softmax still runs over the queries",
+    "The scale is right. Add up the weights of one query: they do not sum to one.",
+    weigh=over_queries,
+)
+fixed.fault(
+    "still scaled by the width of the model",
+    "The weights are right. A score sums over the entries of a query, not over those of `x`.",
+    fails=("other_size",),
+    size=of_model,
+)
+fixed.fault(
+    "no scale at all",
+    "You took the scale out. The scores then grow with the size of a query.",
+    size=lambda x, query: 1,
+)
+fixed.fault(
+    "the mask is gone",
+    "Every position sees its own future. The mask was right.",
+    weigh=lambda s, m: s.softmax(-1),
+)
 
 # --- attention_with_bias -----------------------------------------------------------------------
 
 
-def biased(query, key, value, bias, *, add=torch.add, weigh=None):
-    scores = add(scaled(query, key, value), bias)
-    weights = weigh(scores, bias) if weigh else soft(scores, bias != -torch.inf)
-    return weights @ value
+def where_allowed(scores, bias):
+    none = (bias == -INF).all(-1, keepdim=True)
+    return scores.masked_fill(none, 0.0).softmax(-1).masked_fill(none, 0.0)
+
+
+def biased(
+    query,
+    key,
+    value,
+    bias,
+    *,
+    read=lambda bias: bias,
+    add=lambda scores, bias, size: scores + bias,
+    weigh=where_allowed,
+):
+    """The right answer in steps; a fault replaces some of them."""
+    bias = read(bias)
+    return weigh(add(scaled(query, key, value), bias, query.shape[-1]), bias) @ value
 
 
 bias = WrongAnswers(
@@ -419,116 +460,114 @@ def bias_calls(draw):
         yield call(*inputs, table)
         yield call(*inputs, 100 * table)
         yield call(*inputs, draw.normal(keys))
-        yield call(*inputs, table.masked_fill(~draw.mask(queries, keys), -torch.inf))
+        yield call(*inputs, table.masked_fill(~draw.mask(queries, keys), -INF))
         for wrt in range(4):
             yield call(*inputs, table, via=student.grad(wrt))
-    table = table.masked_fill(torch.eye(queries).bool(), -torch.inf)
-    table[-1] = -torch.inf
+    table = table.masked_fill(torch.eye(queries).bool(), -INF)
+    table[-1] = -INF
     yield call(*inputs, table)
     yield call(*inputs, table, via=student.grad(0))
 
 
-@bias("the bias is scaled, too")
-def bias_scaled(query, key, value, bias):
-    """You add the bias before you divide by the root, so that it is divided with the scores. The
-    formula scales the products only.
-    """
-    return biased(query, key, value, bias, add=lambda s, b: s + b / query.shape[-1] ** 0.5)
-
-
-@bias("the bias is subtracted")
-def bias_subtracted(query, key, value, bias):
-    """You subtract the bias: what should be favoured is pushed down. Look at the sign in the
-    formula.
-    """
-    return biased(query, key, value, bias, add=lambda s, b: s - b.masked_fill(b == -torch.inf, 0.0))
-
-
-@bias("the bias is multiplied")
-def bias_multiplied(query, key, value, bias):
-    """You multiply the scores by the bias. A bias of 0 should change nothing, and in yours it makes
-    every score 0.
-    """
-    return biased(query, key, value, bias, add=lambda s, b: s * b.masked_fill(b == -torch.inf, 0.0))
-
-
-@bias("the bias is ignored")
-def bias_ignored(query, key, value, bias):
-    """Nothing of the bias but its infinities enters your scores. Between 0 and minus infinity there
-    are all the numbers that this exercise is about.
-    """
-    return biased(query, key, value, 0 * bias.masked_fill(bias == -torch.inf, 0.0))
-
-
-@bias("added after the softmax", but=())
-def bias_after(query, key, value, bias):
-    """You add the bias to the weights. They sum to one before and no longer do afterwards; a bias
-    belongs to the scores, where the softmax can still weigh it.
-    """
-    after = bias.masked_fill(bias == -torch.inf, 0.0)
-    return (soft(scaled(query, key, value), bias != -torch.inf) + after) @ value
-
-
-@bias("only yes or no")
-def bias_as_mask(query, key, value, bias):
-    """You read the bias as a mask: positions with a bias below 0 are closed, all others are equal. A
-    bias says how much, not whether.
-    """
-    return soft(scaled(query, key, value), bias >= 0) @ value
-
-
-@bias("a closed row becomes NaN", fails=("closed", "gradient"))
-def bias_nan(query, key, value, bias):
-    """A query that is closed everywhere gets NaN, because all its scores are minus infinity and the
-    softmax divides 0 by 0. Exercise 1 has the same row.
-    """
-    return biased(query, key, value, bias, weigh=lambda s, b: s.softmax(-1))
-
-
-@bias("a closed row is mended too late", fails=("gradient",))
-def bias_mended_late(query, key, value, bias):
-    """Your numbers are right, but a query that is closed everywhere sends NaN backwards: it was NaN
-    inside, and you replaced it afterwards. Keep the NaN from arising.
-    """
-    return biased(query, key, value, bias, weigh=lambda s, b: s.softmax(-1).nan_to_num(0.0))
-
-
-@bias("no maximum subtracted", fails=("values",))
-def bias_overflow(query, key, value, bias):
-    """You take the exponential of scores and bias as they are. Above about 88 it overflows in
-    float32; chapter 00 has the cure.
-    """
-    return biased(query, key, value, bias, weigh=lambda s, b: summed(s.exp()))
-
-
-@bias("the bias cannot learn", fails=("gradient",))
-def bias_detached(query, key, value, bias):
-    """The values are right, but no gradient reaches the bias (detach, no_grad or a new tensor). A
-    learned bias would stay as it was drawn.
-    """
-    return biased(query, key, value, bias.detach())
-
-
-@bias("the first query's bias for all", but=("by_hand",))
-def bias_first_row(query, key, value, bias):
-    """Every query gets the bias of the first one. Each row of the bias belongs to one query; look at
-    its second axis from the back.
-    """
-    return biased(query, key, value, bias[..., :1, :])
-
+for name, message, add in (
+    (
+        "the bias is scaled, too",
+        "You add the bias before you divide by the root. The formula scales the products only.",
+        lambda s, b, size: s + b / size**0.5,
+    ),
+    (
+        "the bias is subtracted",
+        "You subtract the bias. See the sign in the formula.",
+        lambda s, b, size: s - b,
+    ),
+    (
+        "the bias is multiplied",
+        "You multiply the scores by the bias. A bias of 0 should change nothing.",
+        lambda s, b, size: s * b,
+    ),
+    (
+        "only the infinities of the bias",
+        "You use only the infinities of the bias.",
+        lambda s, b, size: s.masked_fill(b == -INF, -INF),
+    ),
+):
+    bias.fault(name, message, add=add)
+bias.fault(
+    "only yes or no",
+    "You read the bias as a mask. It says how much, not whether.",
+    add=lambda s, b, size: s,
+    weigh=lambda s, b: soft(s, b >= 0),
+)
+for after in (torch.Tensor.clone, lambda bias: bias.masked_fill(bias == -INF, 0.0)):
+    bias.fault(
+        "added after the softmax",
+        "You add the bias to the weights, which then do not sum to one.",
+        add=lambda s, b, size: s,
+        weigh=lambda s, b, after=after: where_allowed(s, b) + after(b),
+    )
+bias.fault(
+    "an empty row becomes NaN",
+    "A query whose keys are all at minus infinity gives NaN: the softmax divides 0 by 0.",
+    fails=("closed", "gradient"),
+    weigh=lambda s, b: s.softmax(-1),
+)
+bias.fault(
+    "an empty row is repaired too late",
+    """Your numbers are right, but a query whose keys are all at minus infinity sends NaN backwards:
+    you replaced the NaN afterwards.""",
+    fails=("gradient",),
+    weigh=lambda s, b: s.softmax(-1).nan_to_num(0.0),
+)
+bias.fault(
+    "an empty row is even",
+    "A query whose keys are all at minus infinity gets even weights. Its output is 0.",
+    fails=("closed", "gradient"),
+    weigh=lambda s, b: s.masked_fill((b == -INF).all(-1, keepdim=True), 0.0).softmax(-1),
+)
+bias.fault(
+    "no maximum subtracted",
+    "You take the exponential of scores and bias as they are. Above about 88 it overflows.",
+    fails=("values",),
+    weigh=lambda s, b: shares(s.exp()),
+)
+bias.fault(
+    "the bias cannot learn",
+    "Your values are right, but the bias is detached.",
+    fails=("gradient",),
+    read=torch.detach,
+)
+bias.fault(
+    "the first query's bias for all",
+    "Every query gets the bias of the first one. Each row of the bias belongs to one query.",
+    but=("by_hand",),
+    read=lambda bias: bias[..., :1, :],
+)
 
 # --- reachable ---------------------------------------------------------------------------------
 
 
-def walk(mask, layers, *, kept=True):
-    step = mask | torch.eye(len(mask), dtype=torch.bool) if kept else mask
-    reached = torch.eye(len(mask))
-    for _ in range(layers):
-        reached = (step.float() @ reached > 0).float()
-    return reached > 0
+def itself(mask):
+    return mask | torch.eye(len(mask), dtype=torch.bool)
 
 
-reach = WrongAnswers("reachable", tests=("by_hand", "layers", "deep"), right=walk)
+def right_reach(
+    mask,
+    layers,
+    *,
+    edges=lambda mask: mask,
+    keep=itself,
+    count=lambda layers, size: layers,
+    clip=lambda reached: (reached > 0).float(),
+    last=lambda reached: reached > 0,
+):
+    """The right answer in steps; a fault replaces some of them."""
+    step, reached = keep(edges(mask)).float(), torch.eye(len(mask))
+    for _ in range(count(layers, len(mask))):
+        reached = clip(step @ reached)
+    return last(reached)
+
+
+reach = WrongAnswers("reachable", tests=("by_hand", "layers", "deep"), right=right_reach)
 
 
 @witnesses(of="reachable")
@@ -541,90 +580,78 @@ def graphs(draw):
     yield call(torch.ones(3, 3, dtype=torch.bool).tril(), 200)
 
 
-@reach("no position keeps what it had")
-def reach_forgetful(mask, layers):
-    """In your graph a position loses what it had unless the mask lets it attend to itself. Every
-    layer adds its input to its output; where is that edge?
-    """
-    return walk(mask, layers, kept=False)
-
-
-@reach("the edges are turned round")
-def reach_transposed(mask, layers):
-    """Your rows say where the input of a position goes, and not where the output of a position comes
-    from. The edges have a direction; look at which index of the mask is the query.
-    """
-    return walk(mask.T, layers)
-
-
-@reach("the edges have no direction")
-def reach_undirected(mask, layers):
-    """You let information run both ways along an edge. That i may attend to j gives j nothing of
-    i: the graph of attention is directed.
-    """
-    return walk(mask | mask.T, layers)
-
-
-@reach("one layer, whatever is asked", fails=("by_hand", "layers"))
-def reach_one_layer(mask, layers):
-    """You return what one layer reaches. Every further layer passes on what the positions have
-    gathered by then.
-    """
-    return walk(mask, 1)
-
-
-@reach("one layer too many", fails=("by_hand", "layers"))
-def reach_one_more(mask, layers):
-    """You take one step more than there are layers. Without a layer every position should have
-    nothing but itself.
-    """
-    return walk(mask, layers + 1)
-
-
-@reach("one layer too few", fails=("by_hand", "layers"))
-def reach_one_less(mask, layers):
-    """You take one step less than there are layers. After the first layer the edges of the mask
-    should be there already.
-    """
-    return walk(mask, max(layers - 1, 0))
-
-
-@reach("as far as it goes", fails=("by_hand", "layers"))
-def reach_all(mask, layers):
-    """You follow the edges to the end, however many layers there are. One layer is one step, which
-    is why a narrow window needs a deep stack.
-    """
-    return walk(mask, len(mask))
-
-
-@reach("ways are counted")
-def reach_counts(mask, layers):
-    """You return how many ways there are. Asked is whether there is one: True or False.
-    Compare with 0, after every step, before the numbers outgrow a float.
-    """
-    step = (mask | torch.eye(len(mask), dtype=torch.bool)).double()
-    return torch.linalg.matrix_power(step, layers)
-
-
-@reach("the count overflows", fails=("deep",))
-def reach_overflow(mask, layers):
-    """You multiply the steps of all layers and compare with 0 at the end. The number of ways doubles
-    with every layer until a float is infinite, and infinity times 0 is NaN.
-    """
-    step = (mask | torch.eye(len(mask), dtype=torch.bool)).float()
-    return torch.linalg.matrix_power(step, layers) > 0
-
+reach.fault(
+    "no position keeps what it had",
+    "A position loses what it had. Every layer adds its input to its output.",
+    keep=lambda mask: mask,
+)
+reach.fault(
+    "the edges are turned round",
+    "Your rows say where an input goes. They should say where an output comes from.",
+    edges=lambda mask: mask.T,
+)
+reach.fault(
+    "the edges have no direction",
+    "You follow edges both ways. That i may attend to j gives j nothing of i.",
+    edges=lambda mask: mask | mask.T,
+)
+for name, message, count in (
+    (
+        "one layer, whatever is asked",
+        "You return what one layer reaches. Further layers pass on what was collected.",
+        lambda layers, size: 1,
+    ),
+    (
+        "one layer too many",
+        "Without a layer every position should have only itself.",
+        lambda layers, size: layers + 1,
+    ),
+    (
+        "one layer too few",
+        "After the first layer the edges of the mask should be there.",
+        lambda layers, size: max(layers - 1, 0),
+    ),
+    (
+        "as far as it goes",
+        "You follow the edges to the end. One layer is one step.",
+        lambda layers, size: size,
+    ),
+):
+    reach.fault(name, message, fails=("by_hand", "layers"), count=count)
+reach.fault(
+    "paths are counted",
+    "You return how many paths there are. The contract asks for True or False.",
+    clip=lambda reached: reached,
+    last=lambda reached: reached.double(),
+)
+reach.fault(
+    "the count overflows",
+    """You compare with 0 only at the end. The number of paths grows until a float is infinite, and
+    infinity times 0 is NaN.""",
+    fails=("deep",),
+    clip=lambda reached: reached,
+)
 
 # --- attention_without_softmax -----------------------------------------------------------------
 
 
-def plain(query, key, value):
-    return query @ (key.transpose(-2, -1) @ value) / query.shape[-1] ** 0.5
+def plain(
+    query,
+    key,
+    value,
+    *,
+    read=lambda x: x,
+    table=lambda key, value: key.mT @ value,
+    size=lambda query, value, keys: query.shape[-1] ** 0.5,
+):
+    """The right answer in steps; a fault replaces some of them."""
+    return read(query) @ table(read(key), value) / size(query, value, key.shape[-2])
 
 
 linear = WrongAnswers(
     "attention_without_softmax", tests=("by_hand", "values", "long", "gradient"), right=plain
 )
+linear.detached()
 
 
 @witnesses(of="attention_without_softmax")
@@ -637,188 +664,100 @@ def plain_calls(draw):
 
 @linear("the table is built", fails=("long",))
 def plain_table(query, key, value):
-    """Your numbers are right, but all scores stand in memory at once: L times S of them. Nothing
-    but habit makes you multiply from the left.
-    """
+    """Your numbers are right, but all L times S scores are in memory at once."""
     return scaled(query, key, value) @ value
 
 
 @linear("the softmax is still there")
 def plain_softmax(query, key, value):
-    """There is a softmax between the scores and the values. It has to see a whole row of scores, so
-    that the table must be built: this is what leaving it out should save.
+    """There is a softmax between scores and values. It needs a whole row of scores, so the table has
+    to be built.
     """
     return scaled(query, key, value).softmax(-1) @ value
 
 
-@linear("no scale", but=("long",))
-def plain_unscaled(query, key, value):
-    """Only the softmax goes; the division by the root stays where it was. Look at the formula
-    again.
-    """
-    return query @ (key.transpose(-2, -1) @ value)
-
-
-@linear("divided by the root of the value's size", but=("long",))
-def plain_value_size(query, key, value):
-    """You divide by the square root of the number of entries of a value. The products are sums over
-    the entries of query and key.
-    """
-    return query @ (key.transpose(-2, -1) @ value) / value.shape[-1] ** 0.5
-
-
-@linear("a softmax on the small table", but=("long",))
-def plain_small_softmax(query, key, value):
-    """You take a softmax of the small table of keys and values. Its rows are entries, not positions,
-    and it is no longer a sum over the keys; the exercise wants no softmax at all.
-    """
-    return query @ (key.transpose(-2, -1) @ value).softmax(-1) / query.shape[-1] ** 0.5
-
-
-@linear("the mean over the keys", but=("long",))
-def plain_mean(query, key, value):
-    """You divide by the number of keys. That would be a sensible choice, but the formula is a sum:
-    without the softmax nobody has normalised the scores.
-    """
-    return plain(query, key, value) / key.shape[-2]
-
-
-@linear("rows made to sum to one", but=())
+@linear("rows made to sum to one")
 def plain_normalised(query, key, value):
-    """You divide every row by the sum of its scores. Scores may be negative, and their sum near 0;
-    the softmax could do this because its exponentials are positive.
-    """
+    """You divide every row by the sum of its scores, which may be near 0. The formula does not."""
     scores = scaled(query, key, value)
     return scores / scores.sum(-1, keepdim=True) @ value
 
 
-@linear("exponentials of queries and keys", but=("long",))
-def plain_feature_map(query, key, value):
-    """You put exponentials around the queries and the keys. That is a later idea, which imitates the
-    softmax; here the products are taken as they are.
-    """
-    return plain(query.exp(), key.exp(), value)
+for name, message, steps in (
+    (
+        "no scale",
+        "Only the softmax is left out; the division by the root stays.",
+        {"size": lambda query, value, keys: 1},
+    ),
+    (
+        "divided by the root of the value's size",
+        "You divide by the root of the size of a value. A product sums over the entries of a key.",
+        {"size": lambda query, value, keys: value.shape[-1] ** 0.5},
+    ),
+    (
+        "the mean over the keys",
+        "You also divide by the number of keys. The formula is a sum.",
+        {"size": lambda query, value, keys: query.shape[-1] ** 0.5 * keys},
+    ),
+    (
+        "the mean over the keys, not scaled",
+        "You divide by the number of keys. The formula divides by the root of the size.",
+        {"size": lambda query, value, keys: keys},
+    ),
+    (
+        "a softmax on the small table",
+        "You take a softmax of the table of keys and values. The exercise has no softmax.",
+        {"table": lambda key, value: (key.mT @ value).softmax(-1)},
+    ),
+    (
+        "exponentials of queries and keys",
+        "You take exponentials of queries and keys. The formula has the plain products.",
+        {"read": torch.exp},
+    ),
+):
+    linear.fault(name, message, but=("long",), **steps)
 
-
-linear.detached()
-
-
-# --- the repair and the test -------------------------------------------------------------------
-
-
-def self_attention(x, wq, wk, wv, *, score=scaled, weigh=soft):
-    query, key, value = x @ wq.T, x @ wk.T, x @ wv.T
-    past = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
-    return attend(query, key, value, past, score=score, weigh=weigh)
-
-
-fixed = WrongAnswers("fixed_self_attention", tests=("same_size", "other_size"))
-
-
-@witnesses(of="fixed_self_attention")
-def self_calls(draw):
-    for b, length, d, e, v in ((1, 3, 2, 2, 2), (2, 5, 7, 3, 2), (3, 4, 4, 2, 3)):
-        yield call(draw.normal(b, length, d), *(draw.normal(size, d) for size in (e, e, v)))
-
-
-@fixed("both faults are still there")
-def self_broken(x, weight_query, weight_key, weight_value):
-    """This is the broken code as it stands. Work out by hand which sum each of your softmaxes makes
-    one, and how many products a score adds up.
-    """
-    return self_attention(
-        *(x, weight_query, weight_key, weight_value),
-        score=lambda q, k, v: q @ k.transpose(1, 2) / x.shape[-1] ** 0.5,
-        weigh=lambda s, m: soft(s, m, dim=1),
-    )
-
-
-@fixed("the softmax still runs over the queries")
-def self_over_queries(x, weight_query, weight_key, weight_value):
-    """The scale is right now. Add up the weights of one query: they do not sum to one. Look at the
-    axis of the softmax, and count axes from the back.
-    """
-    parts = x, weight_query, weight_key, weight_value
-    return self_attention(*parts, weigh=lambda s, m: soft(s, m, dim=1))
-
-
-@fixed("still scaled by the width of the model", fails=("other_size",))
-def self_wide_scale(x, weight_query, weight_key, weight_value):
-    """The weights sum to one now. But a score adds up as many products as a query has entries, and
-    you still divide by the root of the number of entries of `x`.
-    """
-    return self_attention(
-        *(x, weight_query, weight_key, weight_value),
-        score=lambda q, k, v: q @ k.transpose(1, 2) / x.shape[-1] ** 0.5,
-    )
-
-
-@fixed("no scale at all")
-def self_unscaled(x, weight_query, weight_key, weight_value):
-    """You took the scale out in place of mending it. Without it the scores grow with the number of
-    entries of a query.
-    """
-    parts = x, weight_query, weight_key, weight_value
-    return self_attention(*parts, score=lambda q, k, v: q @ k.transpose(1, 2))
-
-
-@fixed("the mask is gone")
-def self_unmasked(x, weight_query, weight_key, weight_value):
-    """Every position sees the whole sequence now, its own future included. The mask was right; look
-    at what else changed.
-    """
-    parts = x, weight_query, weight_key, weight_value
-    return self_attention(*parts, weigh=lambda s, m: s.softmax(-1))
-
+# --- check_attention ---------------------------------------------------------------------------
 
 checks = WrongAnswers("check_attention", tests=("plain", "mutants"))
 
 
 @witnesses(of="check_attention")
 def check_calls(draw):
-    for candidate in (
-        attend,
-        lambda query, key, value, attn_mask=None: value[..., :1, :1] + 0 * query,
-        lambda query, key, value, attn_mask=None: 2 * attend(query, key, value, attn_mask),
-        lambda query, key, value, attn_mask=None: attend(query, key, value, weigh=late),
-        lambda *inputs: 1 / 0,
-    ):
-        yield call(candidate)
-
-
-def late(scores, mask):
-    return scores.softmax(-2)
+    yield call(lambda *given: attend(*given))
+    yield call(lambda *given: 2 * attend(*given))
+    yield call(lambda *given: attend(*given[:3], weigh=over_queries))
+    yield call(lambda query, key, value, attn_mask=None: value[..., :1, :1] + 0 * query)
+    yield call(lambda *given: 1 / 0)
 
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test says True whatever it is given, so that no wrong answer is caught. Call the
-    candidate and compare what comes back with numbers of your own.
+    """Your test always returns True, so it catches no wrong answer. Call the candidate and compare
+    its result with numbers of your own.
     """
     return True
 
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test says False even for a right answer. Look at whether you leave room for rounding, at
-    the dtype of your own numbers, and at what you return in the end.
+    """Your test returns False even for a right answer. Do you leave room for rounding, and which
+    dtype do your own numbers have?
     """
     return False
 
 
-@checks("only the shape is looked at")
+@checks("only the shape is compared")
 def check_shape(candidate):
-    """You compare the shape of the answer and no value in it. Nearly all wrong attentions have the
-    right shape.
-    """
+    """You compare the shape and no value. Nearly all wrong answers have the right shape."""
     got = candidate(torch.ones(2, 3), torch.ones(4, 3), torch.ones(4, 5))
     return tuple(got.shape) == (2, 5)
 
 
-@checks("equal keys", fails=("plain", "mutants"))
+@checks("equal keys")
 def check_equal_keys(candidate):
-    """All your keys are the same, so that every weight is the same, whatever is done to the scores.
-    The mean of the values passes your test. Draw keys that differ.
+    """All your keys are equal, so every weight is the same and the mean of the values passes. Draw
+    keys that differ.
     """
     value = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     got = candidate(torch.ones(3, 4), torch.ones(2, 4), value)
@@ -828,8 +767,8 @@ def check_equal_keys(candidate):
 
 @checks("no mask", fails=("mutants",))
 def check_no_mask(candidate):
-    """You never pass a mask. Half of what can go wrong here goes wrong with masks: their sense, the
-    moment they are applied, a query that is allowed nothing.
+    """You never pass a mask. Half of the wrong answers go wrong there: its sense, the moment it is
+    applied, a query that is allowed nothing.
     """
     generator = torch.Generator().manual_seed(1)
     query, key, value = (torch.randn(n, 4, generator=generator) for n in (3, 5, 5))

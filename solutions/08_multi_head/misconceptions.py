@@ -84,232 +84,177 @@ def head_calls(draw):
 in_wide_heads = partial(heads.fault, but=("by_hand", "dtype"))
 in_wide_heads(
     "heads cut by reshape alone",
-    """You reshape to the axes (batch, heads, positions, entries) in one go. The numbers stay in
-    their order, so a head gets pieces of several positions. Cut the last axis, then exchange
-    two.""",
+    "You reshape in one go, so a head gets pieces of several positions. Cut, then exchange axes.",
     split=lambda x, h: x.reshape(len(x), h, x.shape[1], -1),
 )
 in_wide_heads(
     "heads joined by reshape alone",
-    """You put the heads side by side without bringing the axis of the heads back behind the
-    positions. The shape is right, and a row holds one head at several positions.""",
+    "You join the heads by a reshape: a row holds one head at several positions.",
     merge=unmoved,
 )
 in_wide_heads(
     "every other row is a head",
-    """You deal the rows of the projection to the heads in turns, as cards. Here head 0 has the
-    first E rows, head 1 the next E. With one entry for each head nobody notices.""",
+    "You give the rows in turn to the heads. Head 0 has the first E rows, head 1 the next E.",
     split=dealt,
     merge=lambda y: y.permute(0, 2, 3, 1).flatten(2),
 )
 in_wide_heads(
     "cut in turns, joined in blocks",
-    """Your heads get every H-th entry of the projections and are put side by side as blocks. Both
-    ways of cutting exist; here head 0 owns the first E rows, and all of them lie together.""",
+    "Your heads get every H-th entry. Head 0 has the first E rows of its matrix.",
     split=dealt,
 )
 in_wide_heads(
     "cut in blocks, joined in turns",
-    """You put the entries of the heads together in turns: the first of every head, then the
-    second. What a head has found stays together, in the order of the columns of the output
-    matrix.""",
+    "You join the heads in turns. The entries of one head stay together.",
     merge=lambda y: y.permute(0, 2, 3, 1).flatten(2),
 )
 with_mask = partial(heads.fault, fails=("mask",))
 heads.fault(
     "scaled by the width of all heads",
-    """You divide by the root of the entries of all heads together. The scale was taken before the
-    heads were cut; each head adds up E products.""",
+    "You divide by the root of H E. A score sums over the E entries of one head.",
     scale=lambda q, v, x: (q.shape[-1] * q.shape[1]) ** -0.5,
 )
 heads.fault(
     "scaled by the width of the model",
-    """You divide by the root of the width of the text. A score adds up the entries of one head's
-    query and key; how wide the text was before the projection does not matter.""",
+    "You divide by the root of D. A score sums over the E entries of one head.",
     scale=lambda q, v, x: x.shape[-1] ** -0.5,
 )
 heads.fault(
     "scaled by the head's share of the model",
-    """You divide by the root of the model's width over the number of heads. What counts is how many
-    rows of the projection belong to a head, and that may be another number.""",
+    "You divide by the root of D / H. What counts is E, the rows of the projection per head.",
     fails=("cross",),
     scale=lambda q, v, x: (x.shape[-1] // q.shape[1]) ** -0.5,
 )
 heads.fault(
     "scaled by the width of a value",
-    """You divide by the root of the entries of a head's value. A score is a sum over the entries
-    of query and key; where values are as wide as keys nobody notices.""",
+    "You divide by the root of the size of a value. A score sums over the entries of a key.",
     fails=("cross",),
     scale=lambda q, v, x: v.shape[-1] ** -0.5,
 )
 heads.fault(
     "scaled by the number of heads",
-    """You divide by the root of the number of heads. What counts is how many products one score
-    adds up.""",
+    "You divide by the root of H. A score sums over the E entries of one head.",
     but=("mask", "gradient"),
     scale=lambda q, v, x: q.shape[1] ** -0.5,
 )
 heads.fault(
     "scaled by the number of keys",
-    """You divide by the root of the number of keys. A score is a sum over the entries of a vector,
-    however long the text is.""",
+    "You divide by the root of the number of keys. A score sums over the entries of a key.",
     scale=lambda q, v, x: v.shape[-2] ** -0.5,
 )
 in_wide_heads(
     "no scale",
-    """You compare by the plain product. The scale of chapter 07 stays, inside each head.""",
+    "You use the plain product. Each head divides by the root of its size E.",
     scale=lambda q, v, x: 1,
 )
 in_wide_heads(
     "the root is missing",
-    """You divide the scores by the width of a head itself, or by its root in two places. They come
-    out too small, and all weights are nearly alike.""",
+    "You divide by E itself. The formula has the root.",
     scale=lambda q, v, x: 1 / q.shape[-1],
 )
 in_wide_heads(
-    "multiplied by the root",
-    """You multiply the scores by the root where the formula divides: wide heads then choose a
-    single key.""",
-    scale=lambda q, v, x: q.shape[-1] ** 0.5,
-)
-in_wide_heads(
     "softmax over the heads",
-    """Your softmax runs over the axis of the heads: they compete for each key. Each head has
-    weights of its own, which sum to one over the keys.""",
+    "Your softmax runs over the heads. Each head has weights that sum to one over the keys.",
     weigh=lambda s, m: shut(s, m).softmax(1),
 )
 heads.fault(
     "softmax over the queries",
-    """Your softmax runs over the queries, so that these compete for each key. Count the axes from
-    the back: which of them are the keys?""",
+    "Your softmax runs over the queries. Along which axis are the keys?",
     weigh=lambda s, m: shut(s, m).softmax(-2),
 )
 heads.fault(
     "one set of weights for all heads",
-    """All your heads use the mean of their weights, so that they look at the same place. Then one
-    head would be enough: what differs between heads is where they look.""",
+    "All heads use the mean of their weights. Each head has weights of its own.",
     weigh=lambda s, m: soft(s, m).mean(1, keepdim=True),
 )
 heads.fault(
-    "no softmax",
-    """You mix by the scores themselves. They may be negative and sum to anything; weights come out
-    of a softmax.""",
-    weigh=lambda s, m: shut(s, m, 0.0),
-)
-heads.fault(
     "two softmaxes",
-    """You take the softmax of what is one already. That draws the weights together and opens what
-    the mask had closed.""",
+    "You take the softmax of weights, which makes them more even.",
     weigh=lambda s, m: soft(s, m).softmax(-1),
 )
 with_mask(
-    "the mask is ignored",
-    """You never use the mask: keys that are not allowed are mixed in like all others.""",
-    weigh=lambda s, m: s.softmax(-1),
-)
-with_mask(
     "the mask is inverted",
-    """You close what is allowed and keep what is not. True means "may attend" here; torch's
-    `nn.MultiheadAttention` has it the other way round.""",
+    "You mask what is allowed. True means: may attend.",
     weigh=lambda s, m: soft(s, None if m is None else ~m),
 )
 with_mask(
     "the mask of the first head for all",
-    """Every head gets the mask of the first one. A mask may have an axis for the heads; look at
-    what becomes of it.""",
+    "Every head gets the mask of the first one. A mask may have an axis for the heads.",
     weigh=lambda s, m: soft(s, m if m is None or m.ndim < 3 else m[:, :1]),
 )
 with_mask(
     "the mask of the first text for all",
-    """Every text of the batch gets the mask of the first one. Look at what becomes of the leading
-    axis of the mask.""",
+    "Every text gets the mask of the first one. A mask may have an axis for the batch.",
     weigh=lambda s, m: soft(s, m if m is None or m.ndim < 4 else m[:1]),
 )
 with_mask(
     "the mask of the first query for all",
-    """Every query gets the mask of the first one. The rows of a mask belong to the queries.""",
+    "Every query gets the mask of the first one. Each row of a mask belongs to one query.",
     weigh=lambda s, m: soft(s, m if m is None else m[..., :1, :]),
 )
 with_mask(
     "masked scores set to 0",
-    """You set closed scores to 0 before the softmax, or multiply by the mask. 0 is a score like
-    any other; its exponential is 1.""",
+    "You set masked scores to 0, whose exponential is 1. Which score has the exponential 0?",
     weigh=lambda s, m: shut(s, m, 0.0).softmax(-1),
 )
 with_mask(
     "the mask is added as a number",
-    """You add the mask to the scores, so that allowed keys get 1 more than closed ones. Which
-    score has the exponential 0?""",
+    "You add the mask, so allowed keys get 1 more. A boolean is not a bias.",
     weigh=lambda s, m: (s if m is None else s + m.to(s.dtype)).softmax(-1),
 )
 with_mask(
     "the mask comes after the softmax",
-    """You take the softmax over everything and set closed weights to 0 afterwards. They have taken
-    their share by then, and the others sum to less than one.""",
+    "You set masked weights to 0 after the softmax, so the others do not sum to one.",
     weigh=lambda s, m: s.softmax(-1) * (1.0 if m is None else m),
 )
 heads.fault(
     "no gradient to queries and keys",
-    """The values are right, but your weights are cut off (detach, no_grad, item or a new tensor),
-    so that only values and the output matrix can learn.""",
+    "Your values are right, but the weights are detached: queries and keys learn nothing.",
     fails=("gradient",),
     weigh=lambda s, m: soft(s, m).detach(),
 )
 heads.fault(
     "weights transposed before mixing",
-    """You mix by the transposed weights: each key collects the queries that look at it.""",
+    "You transpose the weights. Their rows belong to the queries.",
     fails=("self", "mask"),
     mix=lambda w, v: w.mT @ v if w.shape[-1] == w.shape[-2] else w @ v,
 )
 in_wide_heads(
     "no output matrix",
-    """You put the heads side by side and stop. The last matrix mixes what they found, and brings
-    it to the width of the model.""",
+    "You return the joined heads. The last matrix mixes them.",
     leave=lambda y, w: y,
 )
 in_wide_heads(
     "the output matrix from the wrong side",
-    """You use the output matrix without turning it round. It has a row for each entry of its
-    *output*, as in `nn.Linear`; a square one fits either way.""",
+    "You do not transpose the output matrix. It has a row per *output*, as in `nn.Linear`.",
     leave=lambda y, w: y @ w,
 )
 in_wide_heads(
     "the projections from the wrong side",
-    """You use the transposes of the matrices for queries, keys and values. Each has a row for each
-    entry of its *output*, as in `nn.Linear`; square ones fit either way.""",
+    "You do not transpose the projections. They have a row per *output*, as in `nn.Linear`.",
     enter=lambda x, w: x @ w,
 )
 in_wide_heads(
     "matrices multiplied from the wrong side",
-    """You use the transposed matrices. Here a matrix has a row for each entry of its *output*, as
-    in `nn.Linear`; with square matrices the shapes agree either way.""",
+    "You transpose no matrix. Each has a row per *output*, as in `nn.Linear`.",
     enter=lambda x, w: x @ w,
     leave=lambda y, w: y @ w,
 )
 heads.fault(
     "the queries are asked again",
-    """You make keys and values from the queries as well. That is self-attention; look at which
-    text each of the three projections reads.""",
+    "You make keys and values from `query`. Which text does each projection read?",
     but=("self", "mask"),
     read=lambda q, k, v: (q, q, q),
 )
 heads.fault(
     "values made from the keys",
-    """You read `key` for the values as well. What a word is found by and what it hands over may be
-    two texts; look at what `value` is for.""",
+    "You make the values from `key`. Which text does each projection read?",
     but=("self", "mask"),
     read=lambda q, k, v: (q, k, k),
 )
-heads.fault(
-    "the query is added",
-    """You add the query to the result. The way round the attention belongs to the block of the
-    next chapter.""",
-    finish=lambda y, x: y + x,
-)
 in_wide_heads(
     "a scale at the end",
-    """You scale the result, or the values, as well as the scores. The weights sum to one, so that
-    the mixture keeps the size of the values.""",
+    "You scale the result as well as the scores. Only the scores are scaled.",
     mix=lambda w, v: w @ v / v.shape[-1] ** 0.5,
 )
 heads.detached()
@@ -317,8 +262,8 @@ heads.detached()
 
 @heads("float32 whatever comes in", fails=("dtype",))
 def heads_single(query, key, value, w_q, w_k, w_v, w_o, num_heads, attn_mask=None):
-    """You compute in float32 whatever comes in. A caller who works in double precision loses half
-    of the digits. Keep the dtype of the inputs.
+    """You compute in float32 whatever the inputs are. A caller who works in double precision loses
+    half of the digits. Keep the dtype of the inputs.
     """
     parts = (x.float() for x in (query, key, value, w_q, w_k, w_v, w_o))
     return attend(*parts, num_heads, attn_mask)
@@ -355,98 +300,64 @@ def table_calls(draw):
 
 
 sinus.fault(
-    "cosine before sine",
-    """Your even entries hold the cosine and the odd ones the sine. Read position 0: which entries
-    should be 0 there?""",
-    parts=(torch.cos, torch.sin),
-)
-sinus.fault(
     "only sines",
-    """All your entries are sines. A pair needs both: from a sine alone one cannot tell where on
-    the circle it stands.""",
+    "All entries are sines. A pair needs both.",
     parts=(torch.sin, torch.sin),
 )
 sinus.fault(
     "all sines first",
-    """You put all sines before all cosines. Some libraries do; here, as in the paper, they
-    alternate.""",
+    "You put all sines before all cosines. Here they alternate, as in the paper.",
     lay=lambda pairs: pairs.transpose(1, 2).flatten(1),
 )
 sinus.fault(
-    "entries by positions",
-    """Your table has a column for each position. It should have a row for each, so that it can be
-    added to the embeddings.""",
-    lay=lambda pairs: pairs.flatten(1).T,
-)
-sinus.fault(
     "half the exponent",
-    """Your exponent grows half as fast as it should: it is i/D where the formula has 2i/D. The
-    first pair does not show it.""",
+    "Your exponent is i/D. The formula has 2i/D.",
     power=lambda i, d: -i / d,
 )
 sinus.fault(
     "sine and cosine of different angles",
-    """You give every entry an angle of its own. Two neighbours are a pair, with one angle: only
-    then is a step along the sequence a rotation.""",
+    "You give every entry its own angle. Two neighbours share one.",
     power=lambda i, d: -(2 * i + torch.arange(2)) / d,
 )
 sinus.fault(
     "divided by the number of pairs",
-    """Your exponent falls twice as fast: it is doubled once too often (a step of 2 counts
-    already), or divided by the number of pairs where the width belongs.""",
+    "Your exponent is twice too large: a step of 2 is already a doubling.",
     power=lambda i, d: -4 * i / d,
 )
 sinus.fault(
     "another base",
-    "You take powers of 1000. The formula has 10000: with less the slowest pair repeats too soon.",
+    "You take powers of 1000. The formula has 10000.",
     base=lambda: 1000.0,
 )
 sinus.fault(
-    "frequencies that grow",
-    """Your frequencies grow from pair to pair, up to thousands of turns for each step. Look at the
-    sign of the exponent.""",
-    power=lambda i, d: 2 * i / d,
-)
-sinus.fault(
     "one frequency for all pairs",
-    """All your pairs turn equally fast. If the exponent is an integer division, it is 0
-    everywhere.""",
+    "All pairs have one frequency. Is your exponent an integer division?",
     power=lambda i, d: 0 * i,
 )
 sinus.fault(
     "pairs from 1",
-    """You count the pairs from 1, so that the first one is slower than one radian for each step.
-    Pairs count from 0.""",
+    "You count the pairs from 1. They count from 0.",
     power=lambda i, d: -2 * (i + 1) / d,
 )
 sinus.fault(
     "spread to the last pair",
-    """Your last pair reaches the base exactly: you divide by one pair less than there are. Some
-    libraries do; the paper's exponent divides by the width.""",
+    "You divide by one pair less than there are. The exponent divides by D.",
     power=lambda i, d: -2 * i / max(d - 2, 1),
 )
 sinus.fault(
     "divided by the width outside the power",
-    """You divide the angle by the width, and the exponent is left without it. Mind the brackets:
-    `**` binds before `/`.""",
+    "The division by D is outside the exponent: `**` binds before `/`.",
     power=lambda i, d: -2 * i,
     turns=lambda p, f, d: p * f / d,
 )
 sinus.fault(
     "whole turns",
-    """You multiply the angles by 2π, so that the first pair turns once around for each whole
-    position and never moves.""",
+    "You multiply the angles by 2π. The formula has no such factor.",
     turns=lambda p, f, d: 2 * math.pi * p * f,
 )
 sinus.fault(
-    "positions from 1",
-    """You count positions from 1. The first row should be that of position 0, with sines of 0.""",
-    places=lambda p: p + 1,
-)
-sinus.fault(
     "positions as a share of the length",
-    """You divide the positions by the length. Then a position has another vector in another text,
-    and a step is not the same rotation everywhere.""",
+    "You divide the positions by the length. A position has one vector in every text.",
     places=lambda p: p / len(p),
 )
 
@@ -496,125 +407,94 @@ def rope_calls(draw):
 with_pairs = partial(rope.fault, but=("by_hand",))
 with_pairs(
     "halves in place of neighbours",
-    """You pair an entry with the one half the width further on. Some weights want that; here, as
-    in the paper, neighbours are a pair. With two entries it is the same.""",
+    "You pair entries half the width apart. Here neighbours are a pair.",
     take=lambda x: x.chunk(2, -1),
     put=lambda a, b: torch.cat([a, b], -1),
 )
 with_pairs(
     "taken as neighbours, put back as halves",
-    """You turn neighbours, and then put all first entries before all second ones. Every entry must
-    go back to where it was taken from.""",
+    "You turn neighbours and put all first entries before all second ones.",
     put=lambda a, b: torch.cat([a, b], -1),
 )
 with_pairs(
     "taken as halves, put back as neighbours",
-    """You cut the vector into two halves, turn them, and then let first and second entries
-    alternate. Every entry must go back to where it was taken from.""",
+    "You turn halves and let first and second entries alternate.",
     take=lambda x: x.chunk(2, -1),
 )
 with_pairs(
     "angles repeated as a whole",
-    """You put the list of angles behind itself, where each angle should stand twice in a row. Two
-    entries of a pair then turn by different angles: it is no rotation.""",
+    "Your list of angles follows itself. Each angle should stand twice in a row.",
     spread=repeated,
 )
 rope.fault(
     "turned backwards",
-    """You turn the other way round. Products of queries and keys would not notice; the formula has
-    the minus in its first row.""",
+    "You turn the other way. The minus is in the first row of the formula.",
     mix=lambda a, b, c, s, *_: (a * c + b * s, b * c - a * s),
 )
 rope.fault(
     "no turn but a mixture",
-    """Both of your rows have the same sign, so that vectors change their length. A rotation has a
-    minus in one of them.""",
+    "Both rows have a plus, so lengths change. A rotation has one minus.",
     mix=lambda a, b, c, s, *_: (a * c + b * s, a * s + b * c),
 )
 with_pairs(
     "two minus signs",
-    """Both of your rows have a minus. That is a reflection, not a rotation: at position 0 the
-    second entry changes its sign.""",
+    "Both rows have a minus: a reflection. A rotation has one.",
     mix=lambda a, b, c, s, *_: (a * c - b * s, a * s - b * c),
 )
 rope.fault(
     "the second from the turned first",
-    """Your second entry is computed from the first one after that has been turned. Both rows of
-    the formula read the old entries: keep them until both are done.""",
+    "You compute the second entry from the new first one. Both rows read the old entries.",
     mix=rolled_on,
 )
 rope.fault(
-    "sine and cosine exchanged",
-    """You use the sine where the cosine belongs. At position 0 a vector should stay as it is: cos
-    0 is 1.""",
-    mix=lambda a, b, c, s, *_: (a * s - b * c, a * c + b * s),
-)
-rope.fault(
     "only the cosine",
-    """You multiply by the cosine and leave the other entry of the pair out. That shrinks a vector;
-    it does not turn it.""",
+    "You leave the sines out, which shortens a vector. Both entries enter both rows.",
     mix=lambda a, b, c, s, *_: (a * c, b * c),
 )
 rope.fault(
     "the entries exchanged",
-    """Your two results change places: the first row of the formula is the new first entry.""",
+    "Your two results are exchanged. The first row is the new first entry.",
     mix=lambda a, b, c, s, *_: (a * s + b * c, a * c - b * s),
 )
 rope.fault(
     "positions are added",
-    """You add sines and cosines to the vector, as exercise 4 would. Here it is turned and keeps
-    its length.""",
+    "You add sines and cosines. Here the vector is turned.",
     mix=lambda a, b, c, s, *_: (a + s, b + c),
 )
 rope.fault(
     "rows are counted, positions ignored",
-    """You turn row 0 by 0, row 1 by one step, and so on. Where a row stands is told by
-    `positions`, which need not start at 0.""",
+    "You count the rows. The angle of a row comes from `positions`.",
     places=lambda p: torch.arange(len(p)).double(),
 )
 rope.fault(
     "positions as whole numbers",
-    """You make the positions whole (`long`, `int`, `//`). They may lie between two whole ones, and
-    such a row turns by a part of a step.""",
+    "You make the positions whole. They may lie between two whole numbers.",
     but=("gradient",),
     places=lambda p: p.long().double(),
 )
 with_pairs(
     "positions from the first one",
-    """You count from the first row. Its own position turns it, too: a query that comes late must
-    not look like one at the start.""",
+    "You count from the first row. Its own position turns it, too.",
     places=lambda p: p.double() - p[0],
-)
-rope.fault(
-    "positions from 1",
-    """You add one to the positions. They are given: a vector at position 0 stays as it is.""",
-    places=lambda p: p.double() + 1,
 )
 with_pairs(
     "one angle for all pairs",
-    """All your pairs turn equally fast. Then far and near are hard to tell apart: each pair has a
-    frequency of its own.""",
+    "All pairs turn by one angle. Each pair has a frequency of its own.",
     power=lambda i, e: 0 * i,
 )
 with_pairs(
     "half the exponent",
-    """Your exponent is i/E where the formula has 2i/E. The first pair does not show it.""",
+    "Your exponent is i/D. The formula has 2i/D.",
     power=lambda i, e: -i / e,
 )
 with_pairs(
     "twice the exponent",
-    """Your exponent falls twice as fast: it is doubled once too often (a step of 2 counts
-    already), or divided by the number of pairs where the width belongs.""",
+    "Your exponent is twice too large: a step of 2 is already a doubling.",
     power=lambda i, e: -4 * i / e,
-)
-with_pairs(
-    "frequencies that grow",
-    """Your frequencies grow from pair to pair. Look at the sign of the exponent.""",
-    power=lambda i, e: 2 * i / e,
 )
 rope.fault(
     "pairs from 1",
-    """You count the pairs from 1. The first pair, number 0, turns by the position itself.""",
+    "You count the pairs from 1. They count from 0.",
     power=lambda i, e: -2 * (i + 1) / e,
 )
 rope.in_place(fails=("by_hand", "pairs", "heads"))
@@ -647,100 +527,73 @@ def alibi_calls(draw):
 
 
 alibi.fault(
-    "far keys are rewarded",
-    """Your bias grows with the distance: far keys get the largest scores. Look at the sign.""",
-    finish=lambda x: x,
-)
-alibi.fault(
     "heads from 0",
-    """Your heads count from 0, so that the first slope is 1. In the formula they count from 1.""",
+    "Your heads count from 0. In the formula they count from 1.",
     slope=lambda k, h: 2.0 ** (-8 * (k - 1) / h),
 )
 alibi.fault(
     "the same slope for all heads",
-    """All your heads dislike distance equally. They should differ, so that one looks near and
-    another far.""",
+    "All heads have one slope. Each has its own.",
     slope=lambda k, h: 2.0 ** (-8 / h) + 0 * k,
 )
 alibi.fault(
     "halved from head to head",
-    """Your slopes are 1/2, 1/4, 1/8 for every number of heads. That is right for 8 heads; the
-    formula spreads the same range over however many there are.""",
+    "Your slopes are 1/2, 1/4, 1/8 for every H. That is right for 8 heads only.",
     slope=lambda k, h: 2.0**-k,
 )
 alibi.fault(
     "evenly spaced slopes",
-    """Your slopes fall by the same amount from head to head. They should fall by the same
-    factor.""",
+    "Your slopes fall by one amount from head to head. They fall by one factor.",
     slope=lambda k, h: k / h,
 )
 alibi.fault(
     "the 8 is missing",
-    """Your slopes end at one half, because the exponent ends at -1. The paper's range has a factor
-    in it.""",
+    "Your exponent ends at -1. The formula has a factor 8.",
     slope=lambda k, h: 2.0 ** (-k / h),
 )
 alibi.fault(
     "divided by the number of the head",
-    """Your exponent divides by the number of the head where it should multiply by it. The slopes
-    then grow from head to head.""",
+    "Your exponent divides by the number of the head. It multiplies.",
     slope=lambda k, h: 2.0 ** (-8 / k),
 )
 alibi.fault(
     "the heads in reverse",
-    """Your first head has the smallest slope. The order of the heads is that of the formula.""",
+    "Your first head has the smallest slope. The formula has the opposite order.",
     slope=lambda k, h: (2.0 ** (-8 * k / h)).flip(0),
 )
 alibi.fault(
-    "powers of e",
-    """You take powers of e where the formula has powers of 2.""",
-    slope=lambda k, h: (-8 * k / h).exp(),
-)
-alibi.fault(
     "no absolute value",
-    """Keys after the query get a reward in your table, because i − j is negative there. A distance
-    has no sign.""",
+    "Keys after the query get a positive bias. A distance has no sign.",
     distance=lambda d: d,
 )
 alibi.fault(
     "keys after the query cost nothing",
-    """Your bias is 0 for keys after the query. In a causal model nobody notices; here keys on both
-    sides get a penalty.""",
+    "Your bias is 0 for keys after the query. Both sides get a penalty.",
     distance=lambda d: d.clamp(min=0),
 )
 alibi.fault(
-    "squared distances",
-    """You square the distance. The penalty grows linearly: L stands for linear in the name.""",
-    distance=torch.square,
-)
-alibi.fault(
     "distances from 1",
-    """Your nearest key is at distance 1. A key at the query's own position is at distance 0 and
-    pays nothing.""",
+    "Your nearest key is at distance 1. The query's own position is at distance 0.",
     distance=lambda d: d.abs() + 1,
 )
 alibi.fault(
     "distances as a share of the length",
-    """You divide the distance by the number of keys. Then a step costs less in a longer text; the
-    slope is all there is.""",
+    "You divide the distance by the number of keys. The formula does not.",
     distance=lambda d: d.abs() / d.shape[1],
 )
 alibi.fault(
     "a mask as well",
-    """You close the keys after the query. The bias is added to a mask where there is one; it
-    closes nothing by itself.""",
+    "You mask the keys after the query. The bias is no mask.",
     finish=lambda x: (-x).masked_fill(torch.ones_like(x).bool().triu(1), -torch.inf),
 )
 alibi.fault(
     "aligned at the end",
-    """You let the last query stand at the last key. That suits a model with a cache; here both
-    count from the left.""",
+    "You align the last query with the last key. Here both count from the left.",
     between=lambda n, s: torch.arange(n)[:, None] + s - n - torch.arange(s),
 )
 alibi.axes_swapped(
     "keys by queries",
-    """Your table has a row for each key. Scores have a row for each query; as many of both hide
-    it, because a distance is the same both ways.""",
+    "Your table has a row per key. It should have a row per query.",
 )
 
 # --- low_rank_value ----------------------------------------------------------------------------
@@ -784,58 +637,51 @@ def low_built(weights, value, w_v, w_o):
 in_few_words = partial(low.fault, but=("wide",))
 in_few_words(
     "the output matrix is missing",
-    """You stop inside the head. What a head adds to a position has the width of the model; the
-    columns of the output matrix bring it there.""",
+    "You return the vectors of the head. The output matrix brings them to width D.",
     leave=lambda y, v, o: y,
 )
 in_few_words(
     "the value matrix is missing",
-    """You mix the values as they are. A head sees them through its own rows of the value
-    matrix.""",
+    "You mix the values without `w_v`. They are projected first.",
     enter=lambda x, v, o: x,
     leave=lambda y, v, o: y,
 )
 in_few_words(
     "the output matrix is used twice",
-    """You use the output matrix in both places. The way into the head and the way out of it are
-    two matrices.""",
+    "You use the output matrix in both places.",
     enter=lambda x, v, o: x @ o,
 )
 in_few_words(
     "the value matrix is used twice",
-    """You use the value matrix for the way back as well. The way into the head and the way out of
-    it are two matrices.""",
+    "You use the value matrix in both places.",
     leave=lambda y, v, o: y @ v,
 )
 in_few_words(
     "the matrices exchanged",
-    """You go in by the output matrix and out by the value matrix. A value is first read by the
-    rows of `w_v`, and written by the columns of `w_o`.""",
+    "You use `w_o` first and `w_v` last. It is the other way round.",
     enter=lambda x, v, o: x @ o,
     leave=lambda y, v, o: y @ v,
 )
 in_few_words(
     "a second softmax",
-    """You take a softmax of the weights. They are weights already: each row sums to one.""",
+    "You take a softmax of the weights. They sum to one already.",
     weigh=lambda w: w.softmax(-1),
 )
 low.fault(
     "weights transposed before mixing",
-    """You mix by the transposed weights: each value collects the queries that look at it.""",
+    "You transpose the weights. Their rows belong to the queries.",
     fails=("values",),
     weigh=lambda w: w.T if w.shape[0] == w.shape[1] else w,
 )
 low.fault(
     "scaled once more",
-    """You divide by the root of the width of the head. That belongs to the scores, which have
-    become weights already.""",
+    "You divide by the root of E. That belongs to the scores.",
     fails=("values", "gradient"),
     leave=lambda y, v, o: y @ o.T / o.shape[1] ** 0.5,
 )
 in_few_words(
     "the values are added again",
-    """You add the mean of the unprojected values. What goes round the head is no business of this
-    function.""",
+    "You add the mean of the unprojected values.",
     finish=lambda y, w, x: y + w @ x,
 )
 low.detached()
@@ -863,67 +709,58 @@ def fixed_calls(draw):
 
 fixed.fault(
     "both faults are still there",
-    """This is the broken code as it stands. Follow the numbers of one head through every reshape,
-    and count how many products a score of one head adds up.""",
+    "This is the broken code. Follow one head through every reshape, and count what a score sums.",
     merge=unmoved,
     scale=wide_scale,
 )
 fixed.fault(
     "the heads are still joined in the wrong order",
-    """The scale is right now. But a row of your result holds one head at several positions: look
-    at the order of the axes in the last line.""",
+    "The scale is right. A row of your result holds one head at several positions.",
     merge=unmoved,
 )
 fixed.fault(
     "the scale is still that of all heads",
-    """The heads are joined as they should be. But a score adds up the entries of one head, and
-    your scale is taken before the heads are cut.""",
+    "The join is right. Your scale is taken before the heads are cut.",
     fails=("scores",),
     scale=wide_scale,
 )
 fixed.fault(
     "no scale at all",
-    """You took the scale out in place of mending it. Each head divides by the root of its
-    entries.""",
+    "You took the scale out. Each head divides by the root of its size.",
     fails=("scores",),
     scale=lambda q, v, x: 1,
 )
 fixed.fault(
     "the scale of another size",
-    """Your scale is the root of the number of heads. A score of one head adds up its entries: look
-    at the last axis of the queries after they are cut.""",
+    "You divide by the root of H. A score sums over the entries of one head.",
     fails=("scores",),
     scale=lambda q, v, x: q.shape[1] ** -0.5,
 )
 fixed.fault(
     "the root is missing",
-    """You divide the scores by the width of a head itself. The broken code had a root there, and
-    it was needed.""",
+    "You divide by E itself. The formula has the root.",
     fails=("scores",),
     scale=lambda q, v, x: 1 / q.shape[-1],
 )
 fixed.fault(
     "the mask is gone",
-    """Every position sees the whole sequence now, its own future included. The mask was right.""",
+    "Every position sees its own future. The mask was right.",
     keep=lambda n: n,
 )
 fixed.fault(
     "itself excluded",
-    """A position may not attend to itself any more, and the first one is left with nothing. The
-    mask was right.""",
+    "A position may not attend to itself. The mask was right.",
     keep=lambda n: -1,
 )
 fixed.fault(
     "now cut in the wrong order",
-    """You changed the way the heads are cut, to suit the way they are joined. The cut was right:
-    now a head gets pieces of several positions.""",
+    "You changed the cut to suit the join. The cut was right.",
     split=lambda y, h: y.reshape(len(y), h, y.shape[1], -1),
     merge=unmoved,
 )
 fixed.fault(
     "joined in turns",
-    """You put the entries of the heads together in turns: the first of every head, then the
-    second. The axis of the heads comes right before the entries.""",
+    "You join the heads in turns. The entries of one head stay together.",
     merge=lambda y: y.permute(0, 2, 3, 1).flatten(2),
 )
 
@@ -968,8 +805,8 @@ def changes(candidate, length, *, entries=4):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test says True whatever it is given. Call the candidate, change what it must not see, and
-    call it again.
+    """Your test says True whatever it is given. Call the candidate, change what it must not see,
+    and call it again.
     """
     return True
 

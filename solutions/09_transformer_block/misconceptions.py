@@ -5,6 +5,13 @@ from torch.nn import functional
 
 from attn_course.probes import WrongAnswers, call, student, witnesses
 
+
+def family(wrong, step, faults, **more):
+    """Faults that all replace the same step of the right answer."""
+    for name, (message, change) in faults.items():
+        wrong.fault(name, message, **{step: change}, **more)
+
+
 # --- layer_norm and rms_norm -------------------------------------------------------------------
 
 
@@ -85,133 +92,97 @@ def rms_calls(draw):
 for norm in (layer, rms):  # mistakes that both allow
     norm.fault(
         "over the positions",
-        """You take the mean of the squares over the positions, feature by feature. A word then
-        depends on its neighbours, those to come included. A norm looks along the last axis.""",
+        "You take mean squares over the positions. A norm runs along the last axis.",
         dims=lambda x: -2,
     )
     norm.fault(
         "over all tokens of the batch",
-        """You normalise each feature over all tokens: a batch norm. A vector then depends on the
-        other rows of the batch and on their padding.""",
+        "You normalise each feature over all tokens: a batch norm.",
         dims=lambda x: tuple(range(x.ndim - 1)),
     )
     norm.fault(
         "one size for everything",
-        """You normalise the whole tensor as if it were one vector. Each vector has a size of its
-        own: look at what `mean` gives without an axis.""",
+        "You normalise the whole tensor as one vector. Each vector has its own size.",
         dims=lambda x: tuple(range(x.ndim)),
     )
     norm.fault(
         "the sum of squares",
-        """You divide by the length of the vector, the root of the *sum* of squares. The entries
-        then get smaller the more of them there are.""",
+        "You divide by the root of the *sum* of squares. The formula has their mean.",
         spread=lambda x, y, dims: y.square().sum(dims, keepdim=True),
     )
     norm.fault(
         "mean of the absolute entries",
-        """You take the mean of the absolute entries. The mean square counts large entries more,
-        and its root is what the formula names.""",
+        "You take the mean of the absolute entries. The formula has the mean square.",
         but=("by_hand",) if norm is layer else (),
         spread=lambda x, y, dims: y.abs().mean(dims, keepdim=True).square(),
     )
     norm.fault(
         "divided by the largest entry",
-        """You divide by the largest absolute entry. The formula has the root of the mean square,
-        to which every entry counts.""",
+        "You divide by the largest absolute entry. The formula has the root mean square.",
         but=("by_hand",) if norm is layer else (),
         spread=lambda x, y, dims: y.abs().amax(dims, keepdim=True).square(),
     )
-    norm.fault(
-        "no root",
-        """You divide by the mean square itself. Long vectors then become short and short ones
-        long: look for the root in the formula.""",
-        size=lambda variance, eps: variance + eps,
+    family(
+        norm,
+        "size",
+        {
+            "no root": ("You divide by the mean square itself. Take its root.", torch.add),
+            "the root of the root": (
+                "You take the root twice: a standard deviation is a root already.",
+                lambda variance, eps: (variance.sqrt() + eps).sqrt(),
+            ),
+            "multiplied by the root": (
+                "You multiply by the root. The formula divides.",
+                lambda variance, eps: 1 / root(variance, eps),
+            ),
+        },
     )
-    norm.fault(
-        "the root of the root",
-        """You take the root twice: it is taken of something that is a root (a standard deviation)
-        already. Short and long vectors stay short and long.""",
-        size=lambda variance, eps: (variance.sqrt() + eps).sqrt(),
-    )
-    norm.fault(
-        "multiplied by the root",
-        """You multiply by the root where the formula divides: long vectors become longer.""",
-        size=lambda variance, eps: 1 / root(variance, eps),
-    )
-    norm.fault(
-        "epsilon outside the root",
-        """You add epsilon to the root. It then acts like the root of the epsilon that is asked
-        for, and small vectors come out much larger.""",
+    family(
+        norm,
+        "size",
+        {
+            "epsilon outside the root": (
+                "You add epsilon to the root. Add it under the root.",
+                lambda variance, eps: variance.sqrt() + eps,
+            ),
+            "no epsilon": (
+                "You use no epsilon. A vector of equal entries then gives 0/0, which is NaN.",
+                lambda variance, eps: variance.sqrt(),
+            ),
+            "epsilon as a floor": (
+                "You use epsilon as a smallest value. It is added.",
+                lambda variance, eps: variance.clamp(min=eps).sqrt(),
+            ),
+            "epsilon as a floor of the root": (
+                "You use epsilon as the smallest value of the root. It is added under the root.",
+                lambda variance, eps: variance.sqrt().clamp(min=eps),
+            ),
+            "the default epsilon whatever is asked": (
+                "You write a number in place of the argument `eps`.",
+                lambda variance, eps: (variance + (1e-5 if eps else 0.0)).sqrt(),
+            ),
+        },
         fails=("small",),
-        size=lambda variance, eps: variance.sqrt() + eps,
-    )
-    norm.fault(
-        "no epsilon",
-        """You divide by the root alone. A vector of equal entries, or of zeros, such as padding,
-        gives 0 divided by 0, which is NaN.""",
-        fails=("small",),
-        size=lambda variance, eps: variance.sqrt(),
-    )
-    norm.fault(
-        "epsilon as a floor",
-        """You use epsilon as a smallest value (clamp, maximum). It is added: every vector becomes
-        a little shorter by it, not only the smallest ones.""",
-        fails=("small",),
-        size=lambda variance, eps: variance.clamp(min=eps).sqrt(),
-    )
-    norm.fault(
-        "epsilon as a floor under the root",
-        """You use epsilon as a smallest value of the root (clamp, maximum). It stands under the
-        root, and it is added.""",
-        fails=("small",),
-        size=lambda variance, eps: variance.sqrt().clamp(min=eps),
-    )
-    norm.fault(
-        "epsilon squared",
-        """You square epsilon before you add it. It is added to a mean of squares as it is.""",
-        fails=("small",),
-        size=lambda variance, eps: (variance + eps**2).sqrt(),
-    )
-    norm.fault(
-        "the default epsilon whatever is asked",
-        """You write a number where the argument belongs, so that nobody can choose another
-        epsilon.""",
-        fails=("small",),
-        size=lambda variance, eps: (variance + (1e-5 if eps else 0.0)).sqrt(),
-    )
-    norm.fault(
-        "the gain is ignored",
-        """You never use the gain. Without it every vector leaves with the same length, whatever
-        would serve the next part.""",
-        last=lambda y, weight, bias, x: affine(y, None, bias),
     )
     norm.fault(
         "gain 1 + g",
-        """You multiply by 1 plus the gain. Some models store their gains like that; here a gain of
-        1 changes nothing.""",
+        "You multiply by 1 plus the gain. A gain of 1 should change nothing.",
         last=lambda y, w, bias, x: affine(y, None if w is None else 1 + w, bias),
     )
     norm.fault(
         "the gain is added",
-        """You add the gain. It multiplies, feature by feature.""",
+        "You add the gain. The formula multiplies by it.",
         last=lambda y, w, bias, x: affine(y if w is None else y + w, None, bias),
     )
     norm.fault(
         "the gain comes before the norm",
-        """You multiply by the gain before you normalise, so that the norm takes most of it out
-        again. It comes last.""",
+        "You multiply by the gain before you normalise. It comes last.",
         read=lambda x, w: affine(x, w, None),
         last=lambda y, weight, bias, x: affine(y, None, bias),
     )
     norm.fault(
-        "the input is added",
-        """You add the input to the result. The way round a part belongs to the block.""",
-        last=lambda y, weight, bias, x: x + affine(y, weight, bias),
-    )
-    norm.fault(
         "the size is a constant for the gradient",
-        """Your values are right, but the size is cut off (detach, no_grad), so the gradient does
-        not know that a change of one entry moves all others.""",
+        "Your values are right, but the size is detached: one entry changes all others through it.",
         fails=("gradient",),
         size=lambda variance, eps: root(variance, eps).detach(),
     )
@@ -222,99 +193,81 @@ rms.in_place()
 
 layer.fault(
     "not centred",
-    """You divide by the root mean square and leave the mean in. That is RMS norm; a layer norm
-    takes the mean out first.""",
+    "You leave the mean in. That is RMS norm.",
     centre=lambda x, dims: x,
 )
 layer.fault(
     "only the variance knows the mean",
-    """Your variance is right, but above the line the vector stands as it came. The mean is taken
-    out there as well.""",
+    "Your variance is right, but you do not subtract the mean from the vector.",
     centre=lambda x, dims: x,
     spread=lambda x, y, dims: mean_out(x, dims).square().mean(dims, keepdim=True),
 )
 layer.fault(
     "only centred",
-    """You take the mean out and do not divide. The vectors keep their lengths, and it is the
-    length that grows from block to block.""",
+    "You subtract the mean and do not divide.",
     size=lambda variance, eps: 1.0,
 )
 layer.fault(
     "one mean for all vectors",
-    """You take one mean of the whole tensor out of every vector. Each has its own: look at what
-    `mean` gives without an axis.""",
+    "You subtract the mean of the whole tensor. Each vector has its own.",
     centre=lambda x, dims: x - x.mean(),
 )
 layer.fault(
     "one variance for all vectors",
-    """You divide every vector by the same number. Each has a variance of its own: look at what
-    `var` gives without an axis.""",
+    "You divide every vector by one number. Each has its own variance.",
     spread=lambda x, y, dims: y.square().mean(),
 )
 layer.fault(
     "the unbiased variance",
-    """You divide the squares by D - 1, which is what `var` does unless told otherwise. The formula
-    divides by D.""",
+    "You divide the squares by D - 1, as `var` does by default. The formula divides by D.",
     spread=lambda x, y, dims: x.var(dims, keepdim=True),
 )
 layer.fault(
     "mean square of the entries as variance",
-    """You take the mean out above the line, but below it the squares of the entries as they came.
-    The variance is the mean square of what is left without the mean.""",
+    "Your variance is the mean square of the raw entries. Subtract the mean first.",
     spread=lambda x, y, dims: x.square().mean(dims, keepdim=True),
 )
 layer.fault(
     "the median in place of the mean",
-    """You take out the entry in the middle. One large entry moves the mean and leaves the median;
-    the formula has the mean.""",
+    "You subtract the median. The formula has the mean.",
     centre=lambda x, dims: x - (x.median(-1, keepdim=True).values),
 )
 layer.fault(
-    "the bias is ignored",
-    """You never use the bias. Look at the last term of the formula.""",
-    last=lambda y, weight, bias, x: affine(y, weight, None),
-)
-layer.fault(
     "gain and bias are ignored",
-    """You use neither gain nor bias. Look at the end of the formula.""",
+    "You ignore gain and bias. Both come after the division.",
     last=lambda y, weight, bias, x: y,
 )
 layer.fault(
     "the gain multiplies the bias",
-    """You add the bias before the gain multiplies, so that the bias is multiplied as well. Look at
-    the order in the formula.""",
+    "You add the bias before the gain multiplies. Check the order in the formula.",
     last=lambda y, weight, bias, x: affine(affine(y, None, bias), weight, None),
 )
 layer.fault(
     "mean and variance are constants for the gradient",
-    """Your values are right, but mean and variance are cut off (detach, no_grad), so the gradient
-    does not know that a change of one entry moves all others.""",
+    "Your values are right, but mean and variance are detached.",
     fails=("gradient",),
     centre=lambda x, dims: x - x.mean(dims, keepdim=True).detach(),
     size=lambda variance, eps: root(variance, eps).detach(),
 )
 layer.fault(
     "the mean is a constant for the gradient",
-    """Your values are right, but the mean is cut off (detach, item), so the gradient does not know
-    that one entry moves it.""",
+    "Your values are right, but the mean is detached.",
     fails=("gradient",),
     centre=lambda x, dims: x - x.mean(dims, keepdim=True).detach(),
 )
 rms.fault(
     "the mean is taken out",
-    """You centre the vector first: a layer norm. What RMS norm saves is the mean.""",
+    "You subtract the mean. RMS norm does not centre.",
     centre=mean_out,
 )
 rms.fault(
     "divided by the standard deviation",
-    """You divide by the standard deviation, for which the mean is taken out. Nothing is centred
-    here, neither above the line nor below it.""",
+    "You divide by the standard deviation, which is without the mean. Nothing is centred here.",
     spread=lambda x, y, dims: x.var(dims, keepdim=True, correction=0),
 )
 rms.fault(
     "the square of the mean",
-    """You square the mean. The formula has the mean of the squares, which is larger; entries of
-    both signs make the mean vanish.""",
+    "You square the mean. The formula has the mean of the squares.",
     spread=lambda x, y, dims: y.mean(dims, keepdim=True).square(),
 )
 
@@ -357,125 +310,74 @@ def ffn_calls(draw):
             yield call(*inputs, *biases, via=student.grad(wrt))
 
 
-ffn.fault(
-    "no ReLU",
-    """You leave the ReLU out. Two linear maps in a row are one linear map, and the hidden units
-    are for nothing.""",
-    bend=lambda hidden: hidden,
-)
-ffn.fault(
-    "a GELU",
-    """You bend by GELU. Many models do, and nearly everything is alike; the formula here has a
-    maximum with 0.""",
-    bend=functional.gelu,
-)
-ffn.fault(
-    "a silu",
-    """You bend by silu, which comes in the next exercise. The formula here has a maximum with
-    0.""",
-    bend=functional.silu,
-)
-ffn.fault(
-    "a leaky ReLU",
-    """You let a little of the negative units through. The formula has a maximum with 0: a negative
-    unit is shut.""",
-    bend=functional.leaky_relu,
-)
-ffn.fault(
-    "a tanh",
-    """You bend by tanh, so that large units are cut off at 1. The formula has a maximum with 0.""",
-    bend=torch.tanh,
-)
-ffn.fault(
-    "a sigmoid",
-    """You bend by a sigmoid, so that shut units still hand something on. The formula has a maximum
-    with 0.""",
-    bend=torch.sigmoid,
-)
-ffn.fault(
-    "absolute values",
-    """You take the absolute values of the hidden units. A negative one should be shut, not turned
-    round.""",
-    bend=torch.abs,
-)
-ffn.fault(
-    "negative parts kept",
-    """You keep the negative hidden units and shut the positive ones. Look at the sign inside the
-    maximum.""",
-    bend=lambda hidden: hidden.clamp(max=0),
-)
-ffn.fault(
-    "squared",
-    """You square the open units. Some models do; the formula keeps them as they are.""",
-    bend=lambda hidden: hidden.clamp(min=0).square(),
-)
-ffn.fault(
-    "a softmax over the units",
-    """You take a softmax over the hidden units, so that they compete. The formula has a maximum
-    with 0, unit by unit.""",
-    bend=lambda hidden: hidden.softmax(-1),
+family(
+    ffn,
+    "bend",
+    {
+        "no ReLU": (
+            "You leave the ReLU out. Two linear maps in a row are one linear map.",
+            lambda hidden: hidden,
+        ),
+        "a GELU": ("You use a GELU. The formula has a maximum with 0.", functional.gelu),
+        "a silu": ("You use a silu. The formula has a maximum with 0.", functional.silu),
+        "a sigmoid": ("You use a sigmoid. The formula has a maximum with 0.", torch.sigmoid),
+        "a tanh": ("You use a tanh. The formula has a maximum with 0.", torch.tanh),
+        "a leaky ReLU": (
+            "You let a little of the negative units through. The formula has a maximum with 0.",
+            functional.leaky_relu,
+        ),
+        "negative parts kept": (
+            "You keep the negative units and set the positive ones to 0.",
+            lambda hidden: hidden.clamp(max=0),
+        ),
+        "squared": (
+            "You square the units. The formula has a maximum with 0.",
+            lambda hidden: hidden.clamp(min=0).square(),
+        ),
+        "a softmax over the units": (
+            "You take a softmax over the hidden units. The formula has a maximum with 0.",
+            lambda hidden: hidden.softmax(-1),
+        ),
+    },
 )
 ffn.fault(
     "the ReLU comes last",
-    """Your ReLU stands around the result. Nothing bends between the two maps, and the part can
-    only add what is positive.""",
+    "Your ReLU is around the result. It belongs between the two maps.",
     bend=lambda hidden: hidden,
     finish=lambda y, x: torch.relu(y),
 )
 ffn.fault(
     "a second ReLU",
-    """There is a ReLU around the result as well. The part could then never take anything away from
-    the vector to which it is added.""",
+    "You take a ReLU of the result as well.",
     but=("by_hand",),
     finish=lambda y, x: torch.relu(y),
 )
 ffn.fault(
     "the first bias comes after the ReLU",
-    """You add the first bias after the ReLU. There it cannot decide where a unit opens; look at
-    what stands inside the maximum.""",
+    "You add the first bias after the ReLU. It belongs inside the maximum.",
     units=lambda x, w, b, bend: plus(bend(x @ w.T), b),
 )
 ffn.fault(
     "biases ignored",
-    """You never use the biases. Look at the signature: both are optional, and neither is
-    decoration.""",
+    "You ignore both biases. Each map has one in the formula.",
     units=lambda x, w, b, bend: bend(x @ w.T),
     shift=lambda y, b: y,
-)
-ffn.fault(
-    "the first bias is ignored",
-    """You never use the first bias. It decides where a unit opens.""",
-    units=lambda x, w, b, bend: bend(x @ w.T),
-)
-ffn.fault(
-    "the second bias is ignored",
-    """You never use the second bias. Look at the last term of the formula.""",
-    shift=lambda y, b: y,
-)
-ffn.fault(
-    "the input is added",
-    """You add the input to the result. The residual connection belongs to the block, which adds it
-    once; here is only the part inside.""",
-    finish=lambda y, x: x + y,
 )
 ffn.fault(
     "positions are averaged",
-    """Your hidden units are averaged over the positions, so that all of them get the same. This
-    part works on every position alone; the attention is what mixes.""",
+    "Your hidden units are averaged over the positions. Each position is independent.",
     units=lambda x, w, b, bend: (
         bend(plus(x @ w.T, b)).mean(-2, keepdim=True).expand(*x.shape[:-1], len(w))
     ),
 )
 ffn.fault(
     "the first map used twice",
-    """You go back by the transpose of the first matrix. The second map has a matrix of its own,
-    and it has just the same shape.""",
+    "You go back by the first matrix. The second map has its own matrix.",
     leave=lambda hidden, w, w_in: hidden @ w_in,
 )
 ffn.fault(
     "scaled by the width",
-    """You divide the result by the root of the number of hidden units. Nothing of the kind stands
-    in the formula.""",
+    "You divide by the root of the number of hidden units. The formula does not.",
     leave=lambda hidden, w, w_in: hidden @ w.T / hidden.shape[-1] ** 0.5,
 )
 ffn.detached()
@@ -508,97 +410,60 @@ def swiglu_calls(draw):
 
 swi.fault(
     "gate and value exchanged",
-    """You bend the wrong one of the two maps: what a unit holds goes through the silu, and the
-    gate stays straight. Compare your names with the formula.""",
+    "You take the silu of the wrong map. It belongs to the gate.",
     read=lambda gate, up: (up, gate),
 )
 swi.fault(
     "one map for both",
-    """You use the gate for what a unit holds as well. There are two maps: one opens, the other is
-    let through.""",
+    "You use the gate for both. There are two maps.",
     read=lambda gate, up: (gate, gate),
 )
-swi.fault(
-    "a sigmoid as gate",
-    """Your gate is a sigmoid, which is the older gated linear unit. silu multiplies the sigmoid by
-    what went into it.""",
-    bend=torch.sigmoid,
-)
-swi.fault(
-    "a ReLU as gate",
-    """Your gate is a ReLU. silu is smooth, and a little below 0 for negative numbers.""",
-    but=("large",),
-    bend=torch.relu,
-)
-swi.fault(
-    "a GELU as gate",
-    """Your gate is a GELU, the close relative. silu takes the sigmoid where GELU takes the normal
-    distribution.""",
-    but=("large",),
-    bend=functional.gelu,
-)
-swi.fault(
-    "a steeper sigmoid",
-    """The sigmoid of your gate is stretched by 1.702, which imitates GELU. silu takes z as it
-    is.""",
-    but=("large",),
-    bend=lambda gate: gate * (1.702 * gate).sigmoid(),
-)
-swi.fault(
-    "a softplus as gate",
-    """Your gate is a softplus, the integral of the sigmoid. It never comes below 0; silu does.""",
-    but=("large",),
-    bend=functional.softplus,
-)
-swi.fault(
-    "a tanh as gate",
-    """Your gate is a tanh, as in an LSTM. The formula has z times the sigmoid of z.""",
-    bend=torch.tanh,
-)
-swi.fault(
-    "z times tanh",
-    """Your gate is z times the tanh of z, which is open on both sides. Far below 0 the sigmoid
-    shuts.""",
-    bend=lambda gate: gate * gate.tanh(),
-)
-swi.fault(
-    "the sigmoid turned round",
-    """Your sigmoid opens for negative numbers: the sign in the exponent is wrong. Far above 0 the
-    gate should be z itself.""",
-    bend=lambda gate: gate * (-gate).sigmoid(),
-)
-swi.fault(
-    "no bend",
-    """Nothing bends your gate. A product of two linear maps is not linear, but the gate of the
-    formula goes through silu.""",
-    bend=lambda gate: gate,
-)
+gates = {
+    "a sigmoid as gate": ("a sigmoid", torch.sigmoid),
+    "a tanh as gate": ("a tanh", torch.tanh),
+    "z times tanh": ("z times its tanh", lambda gate: gate * gate.tanh()),
+    "the sigmoid turned round": (
+        "z times a sigmoid that opens for negative z",
+        lambda gate: gate * (-gate).sigmoid(),
+    ),
+    "no bend": ("linear", lambda gate: gate),
+}
+close_gates = {
+    "a GELU as gate": ("a GELU", functional.gelu),
+    "a steeper sigmoid": (
+        "z times the sigmoid of 1.702 z, which imitates GELU",
+        lambda gate: gate * (1.702 * gate).sigmoid(),
+    ),
+    "a softplus as gate": ("a softplus", functional.softplus),
+}
+for kinds, but in ((gates, ()), (close_gates, ("large",))):
+    for name, (gate, bend) in kinds.items():
+        message = f"Your gate is {gate}. The formula has z times the sigmoid of z."
+        swi.fault(name, message, but=but, bend=bend)
 swi.fault(
     "added in place of multiplied",
-    """You add the two maps. A gate multiplies: shut, it lets nothing pass.""",
+    "You add the two maps. A gate multiplies.",
     join=torch.add,
 )
 swi.fault(
     "the product is bent",
-    """You multiply first and bend the product. Only the gate goes through silu, or a negative
-    value could not pass an open gate.""",
+    "You take the silu of the product. Only the gate goes through silu.",
     bend=lambda gate: gate,
     join=lambda gate, up: functional.silu(gate * up),
 )
 swi.fault(
     "both are bent",
-    """You bend both maps. What a unit holds stays as it is; only the gate goes through silu.""",
+    "You take the silu of both maps. Only the gate goes through silu.",
     join=lambda gate, up: gate * functional.silu(up),
 )
 swi.fault(
     "what the gate lets through is left out",
-    """You return the gate alone. It says how far a unit is open, and not what the unit holds.""",
+    "You return the gate alone. It multiplies the second map.",
     join=lambda gate, up: gate,
 )
 swi.fault(
     "the exponential overflows",
-    """Your sigmoid is made of an exponential that overflows for numbers far from 0. 0 times
-    infinity, or infinity by infinity, is NaN; torch has a sigmoid that is safe on both sides.""",
+    "Your sigmoid is made of an exponential that overflows. torch has a safe sigmoid.",
     fails=("large",),
     bend=lambda gate: gate * gate.exp() / (1 + gate.exp()),
 )
@@ -669,157 +534,140 @@ def in_both(name, message, *, pre, post):
 
 whole.fault(
     "always post-norm",
-    """Your block is post-norm whatever is asked. With `norm_first` the norm stands in front of the
-    part, on the branch, and the sum leaves as it is.""",
+    "Your block is always post-norm. With `norm_first` the norm comes before the part.",
     fails=("pre",),
     pre=behind,
 )
 whole.fault(
     "always pre-norm",
-    """Your block is pre-norm whatever is asked. Without `norm_first` the norm comes after the sum,
-    as in the paper.""",
+    "Your block is always pre-norm. Without `norm_first` the norm comes after the sum.",
     fails=("post",),
     post=ahead,
 )
 whole.fault(
     "the two orders exchanged",
-    """You do post-norm where pre-norm is asked, and the other way round. `norm_first` means that
-    the norm comes before the part.""",
+    "You exchange the two orders. `norm_first` means: before the part.",
     pre=behind,
     post=ahead,
 )
 in_both(
     "no residual",
-    """Nothing is added: each part replaces what came in. A stack of such blocks hands its input,
-    and the gradient, through every single part.""",
+    "Each part replaces its input. It is added.",
     pre=lambda x, part, norm, start, place: part(norm(x)),
     post=lambda x, part, norm, start, place: norm(part(x)),
 )
 in_both(
     "no residual around the attention",
-    """What the attention returns replaces what came in. Both parts are added to what they read.""",
+    "The attention replaces its input. It is added.",
     pre=lambda x, part, norm, start, place: (0 if place == 0 else x) + part(norm(x)),
     post=lambda x, part, norm, start, place: norm((0 if place == 0 else x) + part(x)),
 )
 in_both(
     "no residual around the feed-forward part",
-    """What the feed-forward part returns replaces what the attention has left. Both parts are
-    added to what they read.""",
+    "The feed-forward part replaces its input. It is added.",
     pre=lambda x, part, norm, start, place: (0 if place else x) + part(norm(x)),
     post=lambda x, part, norm, start, place: norm((0 if place else x) + part(x)),
 )
 in_both(
     "no norm",
-    """You never call the norms, or in one of the two orders only. Each part has one.""",
+    "You never call the norms, or in one of the two orders only.",
     pre=lambda x, part, norm, start, place: x + part(x),
     post=lambda x, part, norm, start, place: x + part(x),
 )
 whole.fault(
     "the residual starts behind the norm",
-    """In your pre-norm block the normalised vector is what the part is added to. Then the norm
-    stands on the direct way after all, and the gradient must pass through it.""",
+    "In your pre-norm block the part is added to the normalised vector. Add it to the raw one.",
     fails=("pre",),
     pre=lambda x, part, norm, start, place: norm(x) + part(norm(x)),
 )
 whole.fault(
     "the pre-norm block adds the normalised vector to the part of the raw one",
-    """In your pre-norm block the norm stands on the direct way and not on the branch: it should be
-    the other way round.""",
+    "In your pre-norm block the norm is on the residual path. It belongs before the part.",
     fails=("pre",),
     pre=lambda x, part, norm, start, place: norm(x) + part(x),
 )
 whole.fault(
     "normalised before and after the part",
-    """In your pre-norm block the norm stands on both sides of the part. It is called once, in
-    front.""",
+    "Your pre-norm block normalises before and after the part. Once, before, is enough.",
     fails=("pre",),
     pre=lambda x, part, norm, start, place: x + norm(part(norm(x))),
 )
 whole.fault(
     "only the part is normalised",
-    """In your post-norm block the norm acts on what the part returns, and the input is added
-    afterwards. Post-norm normalises the sum.""",
+    "Your post-norm block normalises the part. It normalises the sum.",
     fails=("post",),
     post=lambda x, part, norm, start, place: x + norm(part(x)),
 )
 whole.fault(
     "only the way round is normalised",
-    """In your post-norm block the norm acts on the input, and the part is added afterwards.
-    Post-norm normalises the sum.""",
+    "Your post-norm block normalises the input. It normalises the sum.",
     fails=("post",),
     post=lambda x, part, norm, start, place: norm(x) + part(x),
 )
 whole.fault(
     "one norm at the end of the post-norm block",
-    """Your post-norm block normalises once, at its end. Each of the two sums has a norm of its
-    own.""",
+    "Your post-norm block normalises once. Each of the two sums has a norm.",
     fails=("post",),
     post=lambda x, part, norm, start, place: norm(x + part(x)) if place else x + part(x),
 )
 in_both(
     "both parts read the input",
-    """Your feed-forward part reads what came into the block. It should read what the attention has
-    left behind; some models work in parallel, this one does not.""",
+    "Your feed-forward part reads the block's input. It reads the result of the first step.",
     pre=lambda x, part, norm, start, place: x + part(norm(start)),
     post=lambda x, part, norm, start, place: norm(x + part(start)),
 )
 in_both(
     "the second residual brings back the input",
-    """Around the feed-forward part you add what came into the block, not what the attention has
-    left. What the attention found is lost, as far as the feed-forward part does not hand it on.""",
+    "You add the block's input in the second step. Add the result of the first step.",
     pre=lambda x, part, norm, start, place: start + part(norm(x)),
     post=lambda x, part, norm, start, place: norm(start + part(x)),
 )
 whole.fault(
     "a norm at the end of every block",
-    """Your pre-norm block ends in a norm. A pre-norm stack needs one after its last block; in
-    every block it would stand on the direct way.""",
+    "Your pre-norm block ends in a norm. That norm comes once, after the last block.",
     fails=("pre",),
     pre=lambda x, part, norm, start, place: (norm if place else torch.clone)(x + part(norm(x))),
 )
 in_both(
     "the input is added twice",
-    """You add the input of a part to what is a sum already. Each part is added once.""",
+    "You add the input of a part twice.",
     pre=lambda x, part, norm, start, place: 2 * x + part(norm(x)),
     post=lambda x, part, norm, start, place: norm(2 * x + part(x)),
 )
 whole.fault(
     "one norm for both parts",
-    """You use the first norm twice. Each part has a norm of its own, with a gain of its own.""",
+    "You use the first norm twice. Each part has its own.",
     norms=lambda n, m: (n, n),
 )
 whole.fault(
     "the second norm for both parts",
-    """You use the second norm twice. Each part has a norm of its own, with a gain of its own.""",
+    "You use the second norm twice. Each part has its own.",
     norms=lambda n, m: (m, m),
 )
 whole.fault(
     "the norms exchanged",
-    """You give the first norm to the feed-forward part and the second to the attention. With fresh
-    gains of 1 nobody notices; with trained weights everything is wrong.""",
+    "You give the first norm to the feed-forward part and the second to the attention.",
     norms=lambda n, m: (m, n),
 )
 whole.fault(
     "the feed-forward part comes first",
-    """Your feed-forward part works before the attention. It should compute with what the attention
-    has found.""",
+    "Your feed-forward part comes before the attention. It comes after it.",
     parts=lambda a, f: (f, a),
     norms=lambda n, m: (m, n),
 )
 whole.fault(
     "the parts exchanged",
-    """Your feed-forward part comes first, and with the norm of the attention. It should compute
-    with what the attention has found.""",
+    "Your feed-forward part comes first, with the norm of the attention.",
     parts=lambda a, f: (f, a),
 )
 whole.fault(
     "the attention twice",
-    """You call the attention twice and the feed-forward part never.""",
+    "You call the attention twice and the feed-forward part never.",
     parts=lambda a, f: (a, a),
 )
 whole.fault(
     "the feed-forward part twice",
-    """You call the feed-forward part twice and the attention never.""",
+    "You call the feed-forward part twice and the attention never.",
     parts=lambda a, f: (f, f),
 )
 whole.in_place()
@@ -855,154 +703,136 @@ def sizes_calls(draw):
         yield call(d, h, f, True)
 
 
-sizes.fault(
-    "every head as wide as the model",
-    """You count the projections once for every head. The heads share the width: each has D / H
-    entries, and all of them together D.""",
-    projections=lambda d, h: 4 * d * d * h,
+family(
+    sizes,
+    "projections",
+    {
+        "every head as wide as the model": (
+            "You count the projections once for every head. The heads share the width D.",
+            lambda d, h: 4 * d * d * h,
+        ),
+        "every head as wide as the model, the output once": (
+            "You count query, key and value once for every head. The heads share the width D.",
+            lambda d, h: (3 * h + 1) * d * d,
+        ),
+        "only one head is counted": (
+            "You count the projections of one head, of D / H entries. There are H heads.",
+            lambda d, h: 4 * d * d // h,
+        ),
+        "query, key and value of one head": (
+            "You count query, key and value for one head. There are H heads.",
+            lambda d, h: 3 * d * d // h + d * d,
+        ),
+        "heads that read only their share": (
+            "Your matrices have D / H rows and columns. A head reads all D entries of a vector.",
+            lambda d, h: 4 * (d // h) ** 2,
+        ),
+        "no output projection": (
+            "You count query, key and value. The output projection is missing.",
+            lambda d, h: 3 * d * d,
+        ),
+        "one projection": (
+            "You count one projection. The attention has four of them.",
+            lambda d, h: d * d,
+        ),
+        "a width in place of its square": (
+            "You count a vector for each projection. A projection is a D by D matrix.",
+            lambda d, h: 4 * d,
+        ),
+        "biases of the attention": (
+            "You give a bias to each projection of the attention. They have none here.",
+            lambda d, h: 4 * d * d + 4 * d,
+        ),
+    },
 )
-sizes.fault(
-    "every head as wide as the model, the output once",
-    """You count query, key and value once for every head at the full width. The heads share it:
-    each has D / H entries, and all of them together D.""",
-    projections=lambda d, h: (3 * h + 1) * d * d,
+family(
+    sizes,
+    "biases",
+    {
+        "no biases in the feed-forward part": (
+            "You leave out the biases of the feed-forward part.",
+            lambda d, f: 0,
+        ),
+        "only the hidden bias": (
+            "You count the bias of the hidden units alone. The second map has one too.",
+            lambda d, f: f,
+        ),
+        "only the last bias": (
+            "You count the bias of the second map alone. The hidden units have one too.",
+            lambda d, f: d,
+        ),
+        "both biases as long as the hidden layer": (
+            "You count two biases of F entries. The second one has D.",
+            lambda d, f: 2 * f,
+        ),
+        "both biases as wide as the model": (
+            "You count two biases of D entries. The first one has F.",
+            lambda d, f: 2 * d,
+        ),
+    },
 )
-sizes.fault(
-    "only one head is counted",
-    """You count the projections of a single head, of D / H entries. There are H of them, and
-    together they are as wide as the model.""",
-    projections=lambda d, h: 4 * d * d // h,
+family(
+    sizes,
+    "maps",
+    {
+        "one matrix in the feed-forward part": (
+            "You count one matrix of the feed-forward part. It has two.",
+            lambda d, f: d * f,
+        ),
+        "gated": ("You count three matrices: a gated part. Here are two.", lambda d, f: 3 * d * f),
+        "a hidden layer of 4 D": (
+            "You take the hidden width to be 4 D. Here it is an argument.",
+            lambda d, f: 8 * d * d,
+        ),
+    },
 )
-sizes.fault(
-    "query, key and value of one head",
-    """You count query, key and value with the width of one head, and the output in full. There are
-    H heads, and together they are as wide as the model.""",
-    projections=lambda d, h: 3 * d * d // h + d * d,
+family(
+    sizes,
+    "norm",
+    {
+        "norms without a bias": ("You count no bias for the norms. Each has one.", lambda d: d),
+        "norms with two numbers": (
+            "You count one gain and one bias for each norm. Each feature has both.",
+            lambda d: 2,
+        ),
+        "norms have no parameters": (
+            "You leave the norms out. Each has a gain and a bias for every feature.",
+            lambda d: 0,
+        ),
+    },
 )
-sizes.fault(
-    "heads that read only their share",
-    """You count square matrices with the width of one head. A head has D / H entries, but it reads
-    all D entries of a vector.""",
-    projections=lambda d, h: 4 * (d // h) ** 2,
-)
-sizes.fault(
-    "no output projection",
-    """You count query, key and value. A fourth matrix leads from the heads, side by side, back to
-    the model.""",
-    projections=lambda d, h: 3 * d * d,
-)
-sizes.fault(
-    "one projection",
-    """You count one matrix for the attention. Queries, keys, values and the way back have one
-    each.""",
-    projections=lambda d, h: d * d,
-)
-sizes.fault(
-    "a width in place of its square",
-    """You count a vector for each projection. A projection is a matrix: every entry of its output
-    reads every entry of its input.""",
-    projections=lambda d, h: 4 * d,
-)
-sizes.fault(
-    "biases of the attention",
-    """You give a bias to each projection of the attention. torch does; the paper's formulas, and
-    this exercise, have none.""",
-    projections=lambda d, h: 4 * d * d + 4 * d,
-)
-sizes.fault(
-    "no biases in the feed-forward part",
-    """You leave out the biases of the feed-forward part. One of them is as long as there are
-    hidden units, the other as wide as the model.""",
-    biases=lambda d, f: 0,
-)
-sizes.fault(
-    "one bias in the feed-forward part: the hidden one",
-    """You count the bias of the hidden units alone. The way back has a bias, too.""",
-    biases=lambda d, f: f,
-)
-sizes.fault(
-    "one bias in the feed-forward part: the last one",
-    """You count the bias of the way back alone. The hidden units have a bias, too.""",
-    biases=lambda d, f: d,
-)
-sizes.fault(
-    "both biases as long as the hidden layer",
-    """You count two biases of the same length. Each is as long as what its map returns.""",
-    biases=lambda d, f: 2 * f,
-)
-sizes.fault(
-    "both biases as wide as the model",
-    """You count two biases of the same length. Each is as long as what its map returns.""",
-    biases=lambda d, f: 2 * d,
-)
-sizes.fault(
-    "one matrix in the feed-forward part",
-    """You count the way up and not the way back down. The feed-forward part has two matrices.""",
-    maps=lambda d, f: d * f,
-)
-sizes.fault(
-    "gated",
-    """You count three matrices in the feed-forward part. A gated one has three; the paper's has
-    two.""",
-    maps=lambda d, f: 3 * d * f,
-)
-sizes.fault(
-    "a hidden layer of 4 D",
-    """You take the hidden width to be four times the width of the model. So it is in the paper;
-    here it is an argument.""",
-    maps=lambda d, f: 8 * d * d,
-)
-sizes.fault(
-    "one norm is missing",
-    """You count one norm too few. Each part of the block has one: the attention, the second
-    attention where there is one, and the feed-forward part.""",
-    norms=lambda cross: 2 if cross else 1,
-)
-sizes.fault(
-    "a norm for the feed-forward part alone",
-    """You count one norm, whatever there is. Each attention has one of its own.""",
-    norms=lambda cross: 1,
-)
-sizes.fault(
-    "norms without a bias",
-    """You count a gain for each norm and no bias. A layer norm has both.""",
-    norm=lambda d: d,
-)
-sizes.fault(
-    "norms with two numbers",
-    """You count one gain and one bias for each norm. There is one of each for every feature.""",
-    norm=lambda d: 2,
-)
-sizes.fault(
-    "norms have no parameters",
-    """You leave the norms out. There are few entries in them, but each has a gain and a bias for
-    every feature.""",
-    norm=lambda d: 0,
+family(
+    sizes,
+    "norms",
+    {
+        "one norm is missing": (
+            "You count one norm too few. Each part of the block has one.",
+            lambda cross: 2 if cross else 1,
+        ),
+        "one norm": ("You count one norm. Each part of the block has one.", lambda cross: 1),
+    },
 )
 sizes.fault(
     "three norms always",
-    """You count three norms, also where there is one attention. Each part has one.""",
+    "You count three norms for the encoder as well. It has two parts.",
     fails=("encoder",),
     norms=lambda cross: 3,
 )
 sizes.fault(
     "the second norm of the decoder is missing",
-    """Your decoder has a second attention without a norm. Each part of a block has one, so there
-    are three.""",
+    "You count two norms for the decoder. It has three parts.",
     fails=("decoder",),
     norms=lambda cross: 2,
 )
 sizes.fault(
     "the second attention has a norm and no projections",
-    """Your decoder has a third norm, but the second attention brings no matrices. It has four
-    projections of its own.""",
+    "You count a third norm for the decoder and no second set of projections.",
     fails=("decoder",),
     attentions=lambda cross: 1,
 )
 sizes.fault(
     "the second attention is missing",
-    """You count the same whether or not there is a second attention. It has four projections of
-    its own, and a norm.""",
+    "You ignore `cross`. The second attention has four projections and a norm.",
     fails=("decoder",),
     attentions=lambda cross: 1,
     norms=lambda cross: 2,
@@ -1036,136 +866,145 @@ def work_calls(draw):
         yield call(length, d, h, f)
 
 
-work.fault(
-    "a term is one operation",
-    """You count one operation for each term of a product. It is multiplied and added: two.""",
-    term=lambda: 1,
+family(
+    work,
+    "term",
+    {
+        "a term is one operation": (
+            "You count one operation for each term of a product: it has two.",
+            lambda: 1,
+        ),
+        "the backward pass as well": (
+            "You count a training step, three times the work of the forward pass.",
+            lambda: 6,
+        ),
+    },
 )
-work.fault(
-    "the backward pass as well",
-    """You count a step of training, three times the work of the forward pass. Asked is the forward
-    pass.""",
-    term=lambda: 6,
+family(
+    work,
+    "sums",
+    {
+        "scores without sums": (
+            "You count half of the pairs' work. Nothing is masked, and scores and sums cost the same.",
+            lambda n, d, h: 0,
+        ),
+    },
 )
-work.fault(
-    "no pairs",
-    """You count the maps and leave out the scores and the weighted sums, the only parts that grow
-    with the square of the length.""",
-    scores=lambda n, d, h: 0,
-    sums=lambda n, d, h: 0,
-)
-work.fault(
-    "scores without sums",
-    """You count the scores of all pairs and not the weighted sums of the values, which cost as
-    much again; or half of both, as under a causal mask. Nothing is masked here.""",
-    sums=lambda n, d, h: 0,
-)
-work.fault(
-    "every head as wide as the model",
-    """You count the pairs once for every head at the full width. A head compares vectors of D / H
-    entries, so that all heads together cost what one wide one would.""",
-    fails=("sizes",),
-    scores=lambda n, d, h: n * n * d * h,
-    sums=lambda n, d, h: n * n * d * h,
-)
+for name, message, fails, pairs in (
+    (
+        "no pairs",
+        "You leave out the scores and the weighted sums of the values.",
+        None,
+        lambda n, d, h: 0,
+    ),
+    (
+        "every head as wide as the model",
+        "You count the pairs for every head at the full width. A head has D / H entries.",
+        ("sizes",),
+        lambda n, d, h: n * n * d * h,
+    ),
+    (
+        "the pairs of one head",
+        "You count the pairs of one head, of D / H entries. There are H heads.",
+        ("sizes",),
+        lambda n, d, h: n * n * d // h,
+    ),
+    (
+        "a pair is one number",
+        "You count the pairs. Each of them needs a product of vectors.",
+        None,
+        lambda n, d, h: n * n,
+    ),
+    (
+        "every position sees one",
+        "Your pairs grow with the length. Each position is compared with all of them.",
+        None,
+        lambda n, d, h: n * d,
+    ),
+):
+    work.fault(name, message, fails=fails, scores=pairs, sums=pairs)
 work.fault(
     "the scores once for every head",
-    """You count the scores once for every head at the full width, and the sums once. A head
-    compares vectors of D / H entries.""",
+    "You count the scores for every head at the full width. A head has D / H entries.",
     fails=("sizes",),
     scores=lambda n, d, h: n * n * d * h,
 )
-work.fault(
-    "the pairs of one head",
-    """You count the pairs of one head, of D / H entries. There are H of them.""",
+family(
+    work,
+    "projections",
+    {
+        "three projections": (
+            "You count three projections. The output projection is missing.",
+            lambda n, d, h: 3 * n * d * d,
+        ),
+        "one projection": (
+            "You count one projection. The attention has four of them.",
+            lambda n, d, h: n * d * d,
+        ),
+        "no projections": (
+            "You leave out the four projections of the attention.",
+            lambda n, d, h: 0,
+        ),
+        "projections of one position": (
+            "You count the projections once. Every position is projected.",
+            lambda n, d, h: 4 * d * d,
+        ),
+    },
+)
+family(
+    work,
+    "projections",
+    {
+        "projections once for every head": (
+            "You count the projections for every head at the full width. The heads share it.",
+            lambda n, d, h: 4 * n * d * d * h,
+        ),
+        "projections of one head": (
+            "You count the projections of one head. There are H heads.",
+            lambda n, d, h: 4 * n * d * d // h,
+        ),
+    },
     fails=("sizes",),
-    scores=lambda n, d, h: n * n * d // h,
-    sums=lambda n, d, h: n * n * d // h,
 )
-work.fault(
-    "a pair is one number",
-    """You count the pairs and not the entries that are multiplied for each of them.""",
-    scores=lambda n, d, h: n * n,
-    sums=lambda n, d, h: n * n,
+family(
+    work,
+    "maps",
+    {
+        "one map in the feed-forward part": (
+            "You count one of the two maps of the feed-forward part.",
+            lambda n, d, f: n * d * f,
+        ),
+        "a gated feed-forward part": (
+            "You count three maps: a gated part. Here are two.",
+            lambda n, d, f: 3 * n * d * f,
+        ),
+        "no feed-forward part": (
+            "You count the attention alone. The feed-forward part has two maps.",
+            lambda n, d, f: 0,
+        ),
+        "feed-forward part of one position": (
+            "You count the feed-forward part once. It works at every position.",
+            lambda n, d, f: 2 * d * f,
+        ),
+        "hidden width taken for 4 D": (
+            "You take the hidden width to be 4 D. Here it is an argument.",
+            lambda n, d, f: 8 * n * d * d,
+        ),
+    },
 )
-work.fault(
-    "every position sees one",
-    """Your scores and sums grow with the length and not with its square. Each position is compared
-    with all of them.""",
-    scores=lambda n, d, h: n * d,
-    sums=lambda n, d, h: n * d,
-)
-work.fault(
-    "three projections",
-    """You count the projections of query, key and value. A fourth one follows after the heads.""",
-    projections=lambda n, d, h: 3 * n * d * d,
-)
-work.fault(
-    "one projection",
-    """You count one projection. Queries, keys, values and the way back have one each.""",
-    projections=lambda n, d, h: n * d * d,
-)
-work.fault(
-    "no projections",
-    """You leave out the four projections of the attention.""",
-    projections=lambda n, d, h: 0,
-)
-work.fault(
-    "projections once for every head",
-    """You count the projections once for every head at the full width. The heads share the
-    width.""",
-    fails=("sizes",),
-    projections=lambda n, d, h: 4 * n * d * d * h,
-)
-work.fault(
-    "projections of one head",
-    """You count the projections of one head, of D / H entries. There are H of them.""",
-    fails=("sizes",),
-    projections=lambda n, d, h: 4 * n * d * d // h,
-)
-work.fault(
-    "projections of one position",
-    """You count the projections once. Every position is projected.""",
-    projections=lambda n, d, h: 4 * d * d,
-)
-work.fault(
-    "one map in the feed-forward part",
-    """You count one of the two maps of the feed-forward part. It leads up, and down again.""",
-    maps=lambda n, d, f: n * d * f,
-)
-work.fault(
-    "a gated feed-forward part",
-    """You count three maps in the feed-forward part. A gated one has three; the paper's has
-    two.""",
-    maps=lambda n, d, f: 3 * n * d * f,
-)
-work.fault(
-    "no feed-forward part",
-    """You count the attention alone. The feed-forward part of the block has two maps.""",
-    maps=lambda n, d, f: 0,
-)
-work.fault(
-    "feed-forward part of one position",
-    """You count the feed-forward part once. It works at every position.""",
-    maps=lambda n, d, f: 2 * d * f,
-)
-work.fault(
-    "hidden width taken for 4 D",
-    """You take the hidden width to be four times the width of the model. So it is in the paper;
-    here it is an argument.""",
-    maps=lambda n, d, f: 8 * n * d * d,
-)
-work.fault(
-    "the softmax as well",
-    """You count the softmax. It grows with no product of two sizes of the model, and the exercise
-    leaves out everything but matrix products.""",
-    more=lambda n, d, h, f: 5 * h * n * n,
-)
-work.fault(
-    "the biases as well",
-    """You count the biases of the feed-forward part. The exercise leaves out everything but matrix
-    products.""",
-    more=lambda n, d, h, f: n * (d + f),
+family(
+    work,
+    "more",
+    {
+        "the softmax as well": (
+            "You count the softmax. Only matrix products count here.",
+            lambda n, d, h, f: 5 * h * n * n,
+        ),
+        "the biases as well": (
+            "You count the biases. Only matrix products count here.",
+            lambda n, d, h, f: n * (d + f),
+        ),
+    },
 )
 
 # --- the repair and the test -------------------------------------------------------------------
@@ -1201,66 +1040,58 @@ def stack_calls(draw):
 
 fixed.fault(
     "both faults are still there",
-    """This is the broken code as it stands. Work out by hand, for one vector, what its norm makes
-    of it, and what a layer adds to what.""",
+    "This is the broken code. What does its norm do to one vector, and what is added to what?",
     dims=lambda x: 1,
     join=lambda x, norm, part: norm(x) + part(norm(x)),
 )
 fixed.fault(
     "the norm still runs over the positions",
-    """The direct way is free now. But mean and variance are taken over the positions: a vector
-    depends on its neighbours. Count the axis from the back.""",
+    "The residual path is right. Mean and variance still run over the positions.",
     dims=lambda x: 1,
 )
 fixed.fault(
     "the norm runs over the batch",
-    """Mean and variance are taken over the batch now. A vector has nothing to do with its
-    neighbours, nor with other texts.""",
+    "Mean and variance run over the batch. Vectors are independent.",
     dims=lambda x: 0,
 )
 fixed.fault(
     "the norm still stands on the direct way",
-    """Each vector is normalised by itself now. But the layer is added to the normalised vector, so
-    the gradient passes through every norm. What should it be added to?""",
+    "The axis is right. The layer is still added to the normalised vector.",
     fails=("layers",),
     join=lambda x, norm, part: norm(x) + part(norm(x)),
 )
 fixed.fault(
     "no norm in the layers",
-    """The norm is gone from the layers. It was wrong where it stood, but the part should read a
-    normalised vector.""",
+    "The norm is gone from the layers. The part reads a normalised vector.",
     fails=("layers",),
     join=lambda x, norm, part: x + part(x),
 )
 fixed.fault(
     "the norm behind the part",
-    """Your norm acts on what the layer returns. It belongs in front of the layer, on the branch.""",
+    "Your norm acts on the result of the part. It belongs before it.",
     fails=("layers",),
     join=lambda x, norm, part: x + norm(part(x)),
 )
 fixed.fault(
     "no norm at the end",
-    """The layers are right, and the last norm is gone. Without it the result is as long as the sum
-    of all layers has made it.""",
+    "The layers are right, and the last norm is gone.",
     end=lambda x, norm: x,
 )
 fixed.fault(
     "post-norm",
-    """You normalise after each sum: a post-norm stack. It is asked to be pre-norm, with the norm
-    on the branch and one more at the end.""",
+    "You normalise after each sum. The stack should be pre-norm.",
     fails=("layers",),
     join=lambda x, norm, part: norm(x + part(x)),
 )
 fixed.fault(
     "no residual",
-    """Nothing is added any more: each layer replaces what came in. A layer that does nothing
-    should leave the vectors as they are.""",
+    "Each part replaces its input. It is added.",
     fails=("layers",),
     join=lambda x, norm, part: part(norm(x)),
 )
 fixed.fault(
     "the unbiased variance",
-    """You divide the squares by D - 1. The broken code said `correction=0`, and that was right.""",
+    "You divide the squares by D - 1, as `var` does by default. The formula divides by D.",
     spread=lambda x, y, dims: x.var(dims, keepdim=True),
 )
 
@@ -1325,8 +1156,8 @@ def check_moments(candidate):
 
 @checks("vectors whose mean is 0", fails=("mutants",))
 def check_centred(candidate):
-    """Your vectors have the mean 0 before they are normalised, and no gain or bias. Whether the mean
-    is taken out cannot be seen on them.
+    """Your vectors have the mean 0 before they are normalised, and no gain or bias. Whether the
+    mean is taken out cannot be seen on them.
     """
     x = torch.tensor([[1.0, -1.0], [-2.0, 2.0]], dtype=torch.float64)
     return close(candidate(x), x.sign())
@@ -1334,6 +1165,8 @@ def check_centred(candidate):
 
 @checks("no gain and no bias", fails=("mutants",))
 def check_plain_only(candidate):
-    """You never pass a gain or a bias, and never an epsilon. What can go wrong there is never tried."""
+    """You never pass a gain or a bias, and never an epsilon. What can go wrong there is never
+    tried.
+    """
     x = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     return close(candidate(x), normal(x))

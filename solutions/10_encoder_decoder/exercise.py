@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Exercises: the Transformer
 #
-# You write what stands around the two stacks: what the decoder reads, what it may see, how it looks at the source, what it is punished for, how fast it learns, how it writes, and how its translations are scored.
+# You write what surrounds the two stacks: the decoder's input, its mask, its attention to the source, its loss, and the score of its translations. (Greedy decoding is in the set of chapter 02.)
 #
 # Shapes: `B` rows, `L` target positions, `S` source positions, `V` words; `D` entries of a target vector, `D_m` of a source vector, `E` of a query and a key, `E_v` of a value.
 # In a mask `True` means: may be attended to.
@@ -17,33 +17,13 @@ from attn_course.probes import load_oracles
 
 oracles, probes = load_oracles("10_encoder_decoder")
 
-
-def talker(table, decay):
-    """A decoder that reads a whole prefix: logits after every token of it, old ones fading."""
-
-    def logits_of(prefix):
-        age = torch.arange(prefix.shape[1])
-        fading = (float(decay) ** (age[:, None] - age).clamp(min=0).double()).tril()  # (L, L)
-        return fading @ table[prefix]  # (B, L, V)
-
-    return logits_of
-
-
-def chain(follows, size):
-    """A table for `talker` in which each token leads to one other token."""
-    table = torch.zeros(size, size, dtype=torch.float64)
-    for token, following in follows.items():
-        table[token, following] = 3.0
-    return table
-
-
 # %% [markdown]
-# ## 1. What the decoder reads
+# ## 1. The decoder's input
 #
-# In training the decoder reads the right target, one place late. `shift_right(target_out, bos, eos, pad=0)` makes what it reads of what it should say.
+# In training the decoder reads the right target, one position late. `shift_right(target_out, bos, eos, pad=0)` makes its input from the target.
 #
 # - `target_out` is `(B, L)`, integers: the words of a row, then `eos`, then `pad`. A row that was cut off has `L` words and no `eos`.
-# - The result has the same shape and dtype: `bos`, then the words, each one place later. `eos` is never read; behind the last word stands `pad`. What does not fit into `L` places falls off the end.
+# - The result has the same shape and dtype: `bos`, then the words, each one position later, then `pad`. It contains no `eos`. The last word of a cut-off row is lost.
 # - The argument is not changed.
 #
 # By hand, with `bos = 1`, `eos = 2`, `pad = 0`: `[5, 7, 2, 0]` becomes `[1, 5, 7, 0]`.
@@ -82,12 +62,12 @@ probe.equals(words, 7, 8, 9)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. What the decoder may see of itself
+# ## 2. The mask of the decoder
 #
 # `decoder_mask(target_in, pad=0)` is the mask of the decoder's self-attention.
 #
 # - `target_in` is `(B, L)`, integers, what `shift_right` returns; `pad` may stand anywhere.
-# - The result is boolean, `(B, 1, L, L)`, the second axis for the heads. Entry `[b, 0, i, j]` is `True` where position `i` may attend to position `j`: `j` is not behind `i`, and `j` is no padding.
+# - The result is boolean, `(B, 1, L, L)`, the second axis for the heads. Entry `[b, 0, i, j]` is `True` where position `i` may attend to position `j`: `j` is not after `i`, and `j` is no padding.
 #
 # By hand: the row `[1, 5, 0]` gives `[[True, False, False], [True, True, False], [True, True, False]]`.
 
@@ -135,14 +115,14 @@ probe.equals(probe.integers(0, 4, 3, 7), 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3. Looking at the source
+# ## 3. Attention to the source
 #
-# `cross_attention(x, memory, weight_query, weight_key, weight_value, memory_mask=None)` is one head of the decoder's look at the encoder's output:
+# `cross_attention(x, memory, weight_query, weight_key, weight_value, memory_mask=None)` is one head of the decoder's attention to the encoder's output:
 #
 # $$\operatorname{softmax}\!\left(\frac{(X W_Q^\top)(M W_K^\top)^\top}{\sqrt{E}}\right) M W_V^\top .$$
 #
 # - `x` is `(B, L, D)`, the target; `memory` is `(B, S, D_m)`, the source. `weight_query` is `(E, D)`, `weight_key` `(E, D_m)`, `weight_value` `(E_v, D_m)`. The result is `(B, L, E_v)`.
-# - `memory_mask` is boolean, `(B, S)`: `True` at source positions that are real. Every target position may look at all of these, and at no other. Without a mask all are real.
+# - `memory_mask` is boolean, `(B, S)`: `True` at real source positions. Every target position may attend to all of these, and to no other. Without a mask all are real.
 # - A row without any real source position gets an output of 0, not NaN.
 # - Gradients reach the first five arguments. No argument is changed.
 #
@@ -217,7 +197,7 @@ probe.gradient(*(probe.normal(*size) for size in sizes), wrt=(0, 1, 2, 3, 4))
 # %% [markdown]
 # ## Look
 #
-# What the decoder reads, and what each position may attend to: two sentences of different length, with your functions. A bright square above the diagonal would be the future. On the right: what cross-attention reads in a memory.
+# What the decoder reads, and what each position may attend to: two sentences of different length, with your functions. A bright cell above the diagonal would be the future. On the right: where your cross-attention finds the five words of the target in a source that has them in reverse order.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -228,17 +208,23 @@ print(target_in)
 figure, axes = plt.subplots(1, 3)
 for ax, mask in zip(axes, decoder_mask(target_in).reshape(2, 5, 5), strict=False):
     ax.imshow(mask)
-eye = torch.eye(5)[None]
-axes[2].imshow(cross_attention(3 * eye, eye.flip(1), eye[0], eye[0], eye[0])[0])
+eye, none = torch.eye(5), torch.zeros(5, 5)
+memory = torch.cat([eye.flip(0), eye], dim=1)[None]  # what is compared, and where it stands
+of_key, of_value = torch.cat([eye, none], dim=1), torch.cat([none, eye], dim=1)
+axes[2].imshow(cross_attention(9 * eye[None], memory, eye, of_key, of_value)[0])
+axes[0].set_ylabel("query")
+for ax, title in zip(axes, ("first target", "second target", "source"), strict=True):
+    ax.set_title(title)
+    ax.set_xlabel("key")
 plt.show()
 
 # %% [markdown]
 # # More
 
 # %% [markdown]
-# ## 4. A loss that does not ask for certainty
+# ## 4. A loss with smoothed labels
 #
-# `label_smoothed_loss(logits, target_out, smoothing, pad=0)` is the cross-entropy with targets that are not quite sure. With $\varepsilon$ = `smoothing`,
+# `label_smoothed_loss(logits, target_out, smoothing, pad=0)` is the cross-entropy with smoothed targets. With $\varepsilon$ = `smoothing`,
 #
 # $$-\frac1N \sum_{b, t \,:\, y_{bt} \ne \text{pad}} \Big( (1 - \varepsilon) \log p_{bt}(y_{bt}) + \frac{\varepsilon}{V} \sum_v \log p_{bt}(v) \Big) .$$
 #
@@ -302,118 +288,18 @@ probe = probes(label_smoothed_loss=label_smoothed_loss)
 probe.gradient(probe.normal(2, 3, 5), torch.tensor([[1, 2, 3], [4, 2, 0]]), 0.1)
 
 # %% [markdown]
-# ## 5. Writing
-#
-# A Transformer has no state that is carried from step to step: it reads the whole prefix.
-# `greedy_decode(logits_of, rows, bos, eos, max_length, pad=0)` writes the most probable token again and again.
-#
-# - `logits_of(prefix)` is given: integers `(rows, L)` in, logits `(rows, L, V)` out, after every token of the prefix. Its first token is `bos`.
-# - All rows are written together. The result is `(rows, max_length)`, integers: the tokens written, `eos` included, without `bos`. Behind the `eos` of a row stands `pad`; a row that never says `eos` is cut off.
-# - Rows end at different steps: one that has ended must not stop the others.
-#
-# By hand: with a model in which `1` leads to `3`, `3` to `4` and `4` to `2` = `eos`, four places give `[3, 4, 2, 0]`.
-
-
-# %% nbgrader={"grade_id": "greedy_decode", "solution": true} attn_course={"forbidden": ["import attn_course.train"]}
-def greedy_decode(logits_of, rows, bos, eos, max_length, pad=0):
-    ### BEGIN SOLUTION
-    prefix = torch.full((rows, 1), bos)
-    written = torch.full((rows, max_length), pad)
-    ended = torch.zeros(rows, dtype=torch.bool)
-    for t in range(max_length):
-        token = logits_of(prefix)[:, -1].argmax(dim=-1)
-        written[:, t] = torch.where(ended, written[:, t], token)
-        ended = ended | (token == eos)
-        prefix = torch.cat([prefix, token[:, None]], dim=1)
-        if bool(ended.all()):
-            break
-    return written
-    ### END SOLUTION
-
-
-# %% nbgrader={"grade_id": "greedy_decode-by_hand", "grade": true, "points": 1}
-# The chain of the text.
-probe = probes(greedy_decode=greedy_decode)
-probe.gives(torch.tensor([[3, 4, 2, 0]]), talker(chain({1: 3, 3: 4, 4: 2}, 5), 0.0), 1, 1, 2, 4)
-
-# %% nbgrader={"grade_id": "greedy_decode-whole_prefix", "grade": true, "points": 2}
-# A model to which every word of the prefix matters.
-probe = probes(greedy_decode=greedy_decode)
-slow = torch.zeros(6, 6, dtype=torch.float64)
-slow[1, 3], slow[3, 4], slow[4, 5], slow[1, 5], slow[5, 2], slow[3, 2] = (
-    3.0,
-    2.0,
-    1.0,
-    2.9,
-    1.5,
-    1.0,
-)
-probe.equals(talker(slow, 0.8), 1, 1, 2, 8)
-### BEGIN HIDDEN TESTS
-for _ in range(4):
-    probe.equals(talker(probe.normal(7, 7, dtype=torch.float64), 0.9), 1, 1, 2, 8)
-### END HIDDEN TESTS
-
-
-# %% nbgrader={"grade_id": "greedy_decode-rows_end_apart", "grade": true, "points": 2}
-# Rows that end at different steps.
-def counting(lengths):
-    """Says 3 until a row has its length, then `eos` = 2."""
-
-    def logits_of(prefix):
-        place = torch.arange(1, prefix.shape[1] + 1)
-        over = place >= lengths[:, None]  # (B, L)
-        logits = torch.zeros(*over.shape, 5, dtype=torch.float64)
-        logits[..., 3] = 1.0
-        logits[..., 2] = 2.0 * over
-        return logits
-
-    return logits_of
-
-
-probe = probes(greedy_decode=greedy_decode)
-probe.equals(counting(torch.tensor([3, 1])), 2, 1, 2, 5)
-### BEGIN HIDDEN TESTS
-probe.equals(counting(1 + probe.permutation(5)[:4]), 4, 1, 2, 7)
-
-
-def once(lengths):
-    """Says `eos` once, and 3 again after it."""
-
-    def logits_of(prefix):
-        logits = counting(lengths)(prefix)
-        logits[..., 2] *= torch.arange(1, prefix.shape[1] + 1) == lengths[:, None]
-        return logits
-
-    return logits_of
-
-
-probe.equals(once(torch.tensor([2, 6, 1])), 3, 1, 2, 7)
-### END HIDDEN TESTS
-
-# %% nbgrader={"grade_id": "greedy_decode-cut_off", "grade": true, "points": 1}
-# A model that never stops.
-probe = probes(greedy_decode=greedy_decode)
-probe.equals(talker(chain({1: 3, 3: 4, 4: 5, 5: 3}, 6), 0.0), 2, 1, 2, 4)
-
-# %% nbgrader={"grade_id": "greedy_decode-other_ids", "grade": true, "points": 1}
-# Other numbers for the reserved symbols.
-probe = probes(greedy_decode=greedy_decode)
-probe.equals(talker(chain({3: 1, 1: 2, 2: 4}, 5), 0.0), 1, 3, 4, 6, pad=9)
-
-# %% [markdown]
-# ## 6. Scoring a translation
+# ## 5. Scoring a translation
 #
 # `bleu(candidates, references, max_order=4)` is corpus BLEU (Papineni and others 2002) as a number from 0 to 1:
 #
 # $$\mathrm{BP} \cdot \Big(\prod_{n=1}^{N} p_n\Big)^{1/N}, \qquad \mathrm{BP} = \min\!\big(1, e^{1 - r/c}\big) .$$
 #
 # - `candidates` and `references` are lists of sentences, a sentence is a list of words; sentence `i` has one reference, sentence `i`. $N$ is `max_order`.
-# - $p_n$ is the share of the runs of $n$ words (n-grams) of the candidates that stand in their reference. A run counts at most as often as it stands in the reference of its sentence. Matches and runs are each summed over all sentences, and then divided.
+# - $p_n$ is the share of the n-grams (runs of $n$ words) of the candidates that occur in their reference. An n-gram counts at most as often as it occurs in the reference of its sentence. Matches and n-grams are each summed over all sentences, and then divided.
 # - $c$ is the number of words of all candidates, $r$ that of all references.
 # - If some order has no match, the result is 0.0. `candidates` is never empty, but a sentence may be.
 #
-# By hand: "the the cat" against "the cat sat" with $N = 2$. Runs of one: *the* counts once, *cat* once, $p_1 = \frac23$; runs of two: *the cat*, $p_2 = \frac12$. The lengths are equal, so the score is $\sqrt{\frac23 \cdot \frac12} = 0.577$.
+# By hand: "the the cat" against "the cat sat" with $N = 2$. Single words: *the* counts once, *cat* once, $p_1 = \frac23$; pairs: *the cat*, $p_2 = \frac12$. The lengths are equal, so the score is $\sqrt{\frac23 \cdot \frac12} = 0.577$.
 
 
 # %% nbgrader={"grade_id": "bleu", "solution": true} attn_course={"forbidden": ["cross_entropy", "scaled_dot_product_attention", "multi_head_attention_forward", "aten::cross_entropy*", "aten::*scaled_dot_product*", "aten::*multi_head_attention*", "import attn_course.data", "import attn_course.masks", "import attn_course.train", "import sacrebleu"]}
@@ -491,10 +377,10 @@ probe.gives(0.0, [["cat", "the"]], [["the", "cat"]], 2)
 probe.gives(0.0, [[]], [["the", "cat"]], 2)
 
 # %% [markdown]
-# ## 7. Repair: the two looks of a decoder block
+# ## 6. Repair: the two attentions of a decoder block
 #
-# `broken_decoder_looks` should let every target position look at its own past, add what it found, let it look at the whole source, and add that.
-# `x` is `(B, L, D)`, `memory` is `(B, S, D)`; to keep it short there are no projections, no norm and no padding.
+# In `broken_decoder_looks` every target position should attend to its own past and add the result, then attend to the whole source and add that result.
+# `x` is `(B, L, D)`, `memory` is `(B, S, D)`; there are no projections, no norm and no padding.
 # It runs, it trains, and it has two faults. Find them, and write `fixed_decoder_looks`.
 
 
@@ -525,7 +411,7 @@ def fixed_decoder_looks(x, memory):
 
 
 # %% nbgrader={"grade_id": "fixed_decoder_looks-one_source_word", "grade": true, "points": 1}
-# A source of one word: only one of the two faults shows.
+# A source of one word: only one of the two faults has an effect.
 probe = probes(fixed_decoder_looks=fixed_decoder_looks)
 probe.equals(torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.tensor([[[3.0, 1.0]]]))
 ### BEGIN HIDDEN TESTS
@@ -533,7 +419,7 @@ probe.equals(probe.normal(2, 5, 3), probe.normal(2, 1, 3))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "fixed_decoder_looks-one_target_word", "grade": true, "points": 1}
-# A target of one word: only the other one shows.
+# A target of one word: only the other one has an effect.
 probe = probes(fixed_decoder_looks=fixed_decoder_looks)
 probe.equals(torch.tensor([[[1.0, 2.0]]]), torch.tensor([[[3.0, 1.0], [0.0, 1.0]]]))
 ### BEGIN HIDDEN TESTS
@@ -546,16 +432,16 @@ probe = probes(fixed_decoder_looks=fixed_decoder_looks)
 probe.equals(probe.normal(2, 4, 3), probe.normal(2, 5, 3))
 
 # %% [markdown]
-# ## 8. Write the test
+# ## 7. Write the test
 #
-# A decoder that sees what it has yet to write reaches a perfect loss and writes nonsense. The loss will not warn you, so a test must.
-# `check_decoder(decoder)` takes somebody's decoder and returns `True` if it is sound, `False` if it is not.
+# A decoder that sees the tokens it has to predict reaches a perfect loss and writes nonsense. The loss does not warn you, so a test must.
+# `check_decoder(decoder)` takes a decoder and returns `True` if it is sound, `False` if it is not.
 #
 # - `decoder(target_in)` takes integers from 0 to 9, `(B, L)`, and returns logits `(B, L, 10)` in double precision.
 # - It is sound if the logits at position `i` of a row depend on the tokens `0` to `i` of that row and on nothing else.
 #
 # Your test is tried on sound decoders, which it must accept, and on unsound ones; each that it rejects earns its share.
-# You cannot look inside: change what must not matter, and see whether the logits move. Some unsound ones are hard to see: a leak may be faint, reach far, or come from somewhere else than the future. Sound ones may differ by rounding.
+# You cannot inspect its code: change what must not matter, and check whether the logits change. A leak may be faint, come from far ahead, or from elsewhere than the future. Sound ones may differ by rounding.
 
 
 # %% nbgrader={"grade_id": "check_decoder", "solution": true}
@@ -662,7 +548,7 @@ probe.judges(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 9. Report
+# ## 8. Report
 #
 # Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #

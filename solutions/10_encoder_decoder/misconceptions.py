@@ -44,34 +44,29 @@ def shift_calls(draw):
 
 shift.fault(
     "not shifted",
-    """You hand the decoder what it should say, at the same place. Copying its input is then the
-    whole task, and it learns nothing else. Every word belongs one place later.""",
+    "The decoder reads the word that it should predict. Every word comes one position later.",
     move=lambda target, bos, pad: target.clone(),
     clean=lambda ids, eos, pad, bos: ids,
 )
 shift.fault(
     "shifted to the left",
-    """Your words move one place forwards in time: the decoder reads tomorrow's word. They should
-    come one place later than they are asked for.""",
+    "The decoder reads the next word. Every word comes one position later, not earlier.",
     move=lambda target, bos, pad: torch.cat([target[:, 1:], start(target, pad)], dim=1),
     clean=lambda ids, eos, pad, bos: ids,
 )
 shift.fault(
     "rolled around",
-    """What falls off the end comes back at the front. The decoder should start from `bos`, the
-    same for every sentence, or it knows something about the end before it has begun.""",
+    "The last token comes back at the front. The first one is `bos`.",
     move=lambda target, bos, pad: target.roll(1, dims=1),
 )
 shift.fault(
     "eos is read",
-    """The decoder reads `eos` in your result. Whoever has read it has already stopped; behind the
-    last word there is nothing but padding.""",
+    "Your result contains `eos`. After the last word there is only padding.",
     clean=lambda ids, eos, pad, bos: ids,
 )
 shift.fault(
     "the last place is always padding",
-    """You empty the last place of every row. A row that was cut off has a word there: nothing but
-    `eos` is taken away.""",
+    "You empty the last position of every row. A row that was cut off has a word there.",
     but=("by_hand",),
     clean=lambda ids, eos, pad, bos: torch.cat(
         [hide(ids, eos, pad, bos)[:, :-1], start(ids, pad)], dim=1
@@ -79,20 +74,17 @@ shift.fault(
 )
 shift.fault(
     "no bos",
-    """Your first place holds padding. The decoder needs a token to start from, and padding is
-    masked away; look at what `bos` is for.""",
+    "Your first position holds padding. The decoder starts from `bos`.",
     move=lambda target, bos, pad: late(target, pad),
 )
 shift.fault(
     "the first word is overwritten",
-    """You write `bos` over the first word and leave the others where they were, so that the first
-    word is lost and all the others stand beside their own answers.""",
+    "You write `bos` over the first word and leave the others in place.",
     move=lambda target, bos, pad: torch.cat([start(target, bos), target[:, 1:]], dim=1),
 )
 shift.fault(
     "padding is always 0",
-    """You write 0 where padding belongs. Which number stands for padding is said by the argument
-    `pad`; elsewhere 0 is a word like any other.""",
+    "You use 0 in place of the argument `pad`.",
     but=("by_hand",),
     clean=lambda ids, eos, pad, bos: hide(ids, eos, 0, bos),
 )
@@ -142,92 +134,78 @@ def mask_calls(draw):
 
 mask.fault(
     "the future is open",
-    """You close padding and nothing else, so that every position sees the words it has to guess.
-    The loss will be wonderful, and the model will write nonsense.""",
+    "You mask padding only. Every position sees the words it has to predict.",
     order=lambda ids: torch.ones_like(past(ids)),
 )
 mask.fault(
     "the past is closed",
-    """Each position sees itself and what comes after it. Read row 0: the first position should see
-    only itself.""",
+    "Each position sees itself and what follows. The first one should see only itself.",
     order=lambda ids: past(ids).T,
 )
 mask.fault(
     "itself excluded",
-    """A position may not look at itself in your mask. What it reads is the word before, which is
-    known; and the first position would have nothing at all.""",
+    "A position may not attend to itself. The first one is then left with nothing.",
     order=lambda ids: past(ids).tril(-1),
 )
 mask.fault(
     "one step too far",
-    """Every position sees one word of the future: the very one that it has to guess. Look at the
-    comparison.""",
+    "Every position sees the word that it has to predict.",
     order=lambda ids: torch.ones_like(past(ids)).tril(1),
 )
 mask.fault(
     "padding is open",
-    """You close the future and forget the padding. A short sentence then depends on how long the
-    others in its batch are.""",
+    "You mask the future only. A sentence then depends on the padding of its batch.",
     but=("no_padding",),
     words=lambda ids, pad: torch.ones_like(ids).bool(),
 )
 mask.fault(
     "padding is always 0",
-    """You compare with 0 whatever `pad` says. Then real words are hidden and padding is open as
-    soon as somebody numbers otherwise.""",
+    "You use 0 in place of the argument `pad`.",
     fails=("padding", "other_pad"),
     words=lambda ids, pad: real(ids, 0),
 )
 mask.fault(
     "closed from the first padding on",
-    """You close everything behind the first padding. It may stand anywhere, and words may
-    follow.""",
+    "You mask everything after the first padding. Words may follow it.",
     fails=("padding", "other_pad"),
     words=lambda ids, pad: real(ids, pad).int().cumprod(1).bool(),
 )
 mask.fault(
     "the first row's padding for all",
-    """Every sentence of the batch gets the padding of the first one. The mask needs an entry for
-    each row of the batch.""",
+    "Every row gets the padding of the first one.",
     fails=("padding", "other_pad"),
     words=lambda ids, pad: real(ids[:1], pad).expand_as(ids),
 )
 mask.fault(
     "padding is closed for those who ask",
-    """You close the rows of padded positions. What a padded position finds matters to nobody; that
-    the others do not look at it is what matters. Which axis are the keys?""",
+    "You mask the rows of padded positions. Which axis are the keys?",
     but=("no_padding",),
     lift=lambda words: words[:, None, :, None],
 )
 mask.fault(
     "padding is closed on both sides",
-    """You close padding as keys, which is right, and as queries too, so that their rows have
-    nothing to look at. The contract asks for the keys only.""",
+    "You mask padding as keys, which is right, and as queries too.",
     but=("no_padding",),
     lift=lambda words: words[:, None, None, :] & words[:, None, :, None],
 )
 mask.fault(
     "one of the two is enough",
-    """You join the two conditions by "or": a key is open if it is in the past or if it is a word,
-    so that future words are open. Both conditions must hold.""",
+    """You join the two conditions by "or". Both must hold.""",
     join=torch.logical_or,
 )
 mask.fault(
     "True where it is forbidden",
-    """Your mask says what is forbidden. Here True means "may be attended to", as in torch's
-    `scaled_dot_product_attention`.""",
+    "Your mask is True where it is forbidden. True means: may be attended to.",
     finish=torch.logical_not,
 )
 mask.fault(
     "no axis for the heads",
-    """Your result has three axes. The scores have four, with the heads on the second one; without
-    an axis for them the rows of the batch would be taken for heads.""",
+    "Your result has three axes. The second of four is for the heads.",
     finish=lambda m: m[:, 0],
 )
 mask.fault(
     "numbers in place of booleans",
-    """You return 0 and minus infinity. That can be added to scores; here a boolean mask is asked
-    for.""",
+    "You return 0 and minus infinity. The contract asks for booleans.",
     finish=lambda m: torch.zeros(m.shape).masked_fill(~m, -torch.inf),
 )
 
@@ -302,129 +280,110 @@ def cross_calls(draw):
 
 cross.fault(
     "the source asks",
-    """Your queries come from the source and your keys and values from the target. The decoder
-    wants to know something of the source: who asks, and who answers?""",
+    "Your queries come from the source and keys and values from the target.",
     texts=lambda x, m: (m, x, x),
     allow=lambda mask: None,
 )
 cross.fault(
     "the target looks at itself",
-    """Keys and values are made from the target: this is self-attention, and the source is never
-    read. With equal sizes nothing breaks. Look at where $M$ stands in the formula.""",
+    "Keys and values come from the target: self-attention. Where is $M$ in the formula?",
     texts=lambda x, m: (x, x, x),
     allow=lambda mask: None,
 )
 cross.fault(
     "the values come from the target",
-    """You compare with the source and then hand over the target. The weights belong to source
-    positions, so what they mix must be there, too.""",
+    "You mix the target. The weights belong to source positions.",
     texts=lambda x, m: (x, m, x),
 )
 cross.fault(
     "key and value exchanged",
-    """You compare by the values and hand over the keys. With equal sizes nothing breaks; compare
-    your names with the formula.""",
+    "You compare with the values and mix the keys.",
     matrices=lambda q, k, v: (q, v, k),
 )
 cross.fault(
     "no scale",
-    """You compare by the plain product. Divide by the square root of the number of entries of a
-    query, as in self-attention.""",
+    "You use the plain product. Divide by the root of E.",
     but=("by_hand",),
     scale=lambda *parts: 1,
 )
 cross.fault(
     "the root is missing",
-    """You divide by the number of entries of a query itself, or by its root in two places. The
-    weights come out nearly alike.""",
+    "You divide by E itself. The formula has the root.",
     but=("by_hand",),
     scale=lambda q, *parts: 1 / q.shape[-1],
 )
 cross.fault(
     "scaled by the width of a value",
-    """You divide by the root of the width of a value. A product is a sum over the entries of query
-    and key.""",
+    "You divide by the root of the size of a value. A score sums over the entries of a key.",
     scale=lambda *parts: parts[2].shape[-1] ** -0.5,
 )
 cross.fault(
     "scaled by the width of the target",
-    """You divide by the root of the width of the target vectors. A product is a sum over the
-    entries of query and key, after the matrices.""",
+    "You divide by the root of D. A score sums over E entries.",
     but=("by_hand", "gradient"),
     scale=lambda *parts: parts[3].shape[-1] ** -0.5,
 )
 cross.fault(
     "softmax over the target",
-    """Your softmax runs over the target positions: they compete for each source word. Every target
-    position should share out a weight of one over the source.""",
+    "Your softmax runs over the target positions. Each of them has weights that sum to one.",
     weigh=lambda s, m: soft(s, m, dim=1),
 )
 cross.fault(
     "no softmax",
-    """You mix by the scores themselves. They may be negative and sum to anything; weights come out
-    of a softmax.""",
+    "You mix by the scores. Weights come from a softmax.",
     weigh=lambda s, m: closed(s, m, 0.0),
 )
 cross.fault(
     "the padding of the source is open",
-    """You never use `memory_mask`, so that padding takes its share of the weight. A translation
-    would change with the length of the other sentences in the batch.""",
+    "You never use `memory_mask`, so that padding gets weight.",
     fails=("mask", "no_source"),
     allow=lambda mask: None,
 )
 cross.fault(
     "the mask is inverted",
-    """You close the real words and keep the padding. True means "may be attended to"; torch's
-    `key_padding_mask` has it the other way round.""",
+    "You mask the real words. True means: may be attended to.",
     fails=("mask", "no_source"),
     allow=lambda mask: None if mask is None else ~mask[:, None, :],
 )
 cross.fault(
     "the first row's mask for all",
-    """Every sentence gets the source mask of the first one. Look at what happens to the axis of
-    the batch.""",
+    "Every sentence gets the mask of the first one.",
     fails=("mask", "no_source"),
     allow=lambda mask: None if mask is None else mask[:1, None, :],
 )
 cross.fault(
     "masked scores set to 0",
-    """You set the scores of padding to 0. That is a score like any other, and its exponential is
-    1. Which score has the exponential 0?""",
+    "You set the scores of padding to 0, whose exponential is 1.",
     fails=("mask", "no_source"),
     weigh=lambda s, m: closed(s, m, 0.0).softmax(-1),
 )
 cross.fault(
     "the mask comes after the softmax",
-    """You take the softmax over everything and take the weights of padding away afterwards. They
-    have had their share by then, and the others sum to less than one.""",
+    "You set the weights of padding to 0 after the softmax, so the others do not sum to one.",
     fails=("mask", "no_source"),
     weigh=lambda s, m: s.softmax(-1) * (1.0 if m is None else m),
 )
 cross.fault(
     "a row without a source becomes NaN",
-    """A sentence without any real source word gives NaN: its softmax divides 0 by 0. Decide what
-    such a row is given before the softmax, and take its weights away after it.""",
+    "A sentence without a source gives 0/0. Decide before the softmax what it gets.",
     fails=("no_source",),
     weigh=lambda s, m: closed(s, m).softmax(-1),
 )
 cross.fault(
     "a row without a source gets the mean",
-    """A sentence without any real source word gets the mean of its padding: all its scores are the
-    same very negative number, and a softmax of equal scores is even.""",
+    "A sentence without a source gets the mean of its padding: equal scores give even weights.",
     fails=("no_source",),
     weigh=lambda s, m: closed(s, m, -1e9).softmax(-1),
 )
 cross.fault(
     "no gradient to queries and keys",
-    """The values are right, but your weights are cut off (detach, no_grad, item or a new tensor),
-    so that only the value can learn.""",
+    "Your values are right, but the weights are detached: queries and keys learn nothing.",
     fails=("gradient",),
     weigh=lambda s, m: soft(s, m).detach(),
 )
 cross.fault(
     "the weights are returned",
-    """You return the table of weights, and nothing is mixed. Look at the last factor of the
-    formula.""",
+    "You return the weights. See the last factor of the formula.",
     mix=lambda w, v: w,
 )
 cross.detached()
@@ -480,296 +439,102 @@ def smooth_calls(draw):
 
 
 smooth.fault(
-    "not smoothed",
-    """Your loss is the plain cross-entropy: `smoothing` changes nothing. Look at the second term,
-    which asks for a little of every word.""",
-    mix=lambda right, logs, e, words: right,
-)
-smooth.fault(
     "the two parts are exchanged",
-    """You give the share $1 - \\varepsilon$ to all words and $\\varepsilon$ to the right one. With
-    0.1 the model would hardly be asked for the right word.""",
+    "You give $1 - \varepsilon$ to all words and $\varepsilon$ to the right one.",
     mix=lambda right, logs, e, words: mixture(right, logs, 1 - e, words),
 )
 smooth.fault(
     "the right word gets no share of the rest",
-    """You spread the rest over the other words only. That is another recipe; in this one every
-    word gets its share, the right one too, as in torch.""",
+    "You spread the rest over the other words. Here every word gets its share, the right one too.",
     mix=lambda right, logs, e, words: (
         (1 - e) * right + e * (logs.sum(-1) - right) / (logs.shape[-1] - 1)
     ),
 )
 smooth.fault(
     "the right word left out, divided by all",
-    """You leave the right word out of the sum and divide by V all the same. The parts of the
-    target sum to less than one.""",
+    "You leave the right word out of the sum and still divide by V.",
     mix=lambda right, logs, e, words: (1 - e) * right + e * (logs.sum(-1) - right) / logs.shape[-1],
 )
 smooth.fault(
     "padding gets no share of the rest",
-    """You leave the word `pad` out of the inner sum. It runs over all V words, `pad` included.""",
+    "You leave `pad` out of the inner sum. It runs over all V words.",
     but=("by_hand",),
     mix=lambda right, logs, e, words: (1 - e) * right + e * (logs * words).sum(-1) / words.sum(),
 )
 smooth.fault(
     "the right word keeps its whole share",
-    """You add the second term and leave the first as it was. The target would sum to more than
-    one: what all words get is taken from the right one.""",
+    "Your first term has no factor $1 - \varepsilon$: the target sums to more than one.",
     mix=lambda right, logs, e, words: right + e * logs.mean(-1),
 )
 smooth.fault(
     "the probabilities are mixed before the logarithm",
-    """You mix the probability with an even share and take the logarithm of the mixture. That
-    smooths the model; what is smoothed here is the target.""",
+    "You take the logarithm of a mixture. The target is smoothed, not the model.",
     mix=lambda right, logs, e, words: ((1 - e) * right.exp() + e / logs.shape[-1]).log(),
 )
 smooth.fault(
-    "the minus is missing",
-    """Your loss is negative: it would be made smaller by being wrong. Look at the sign in front of
-    the formula.""",
-    sign=lambda x: x,
-)
-smooth.fault(
     "padding counts",
-    """Positions whose target is padding take part. How long the other sentences are then changes
-    the loss; leave these positions out of the sum and of the number it is divided by.""",
+    "Positions with padding count. Leave them out of the sum and of N.",
     fails=("padding", "gradient"),
     over=lambda each, counts: each.mean(),
 )
 smooth.fault(
     "padding is zero but is counted",
-    """You set padded positions to 0 and divide by the number of all positions. The more padding,
-    the smaller your loss. Divide by how many count.""",
+    "You set padded positions to 0 and divide by the number of all positions.",
     fails=("padding", "gradient"),
     over=lambda each, counts: (each * counts).mean(),
 )
 smooth.fault(
     "the mean of the rows' means",
-    """You average every row by itself, and then the rows. A word of a short sentence weighs more
-    than one of a long sentence; the formula has one sum over all.""",
+    "You average rows first, so words of short sentences weigh more. Average words.",
     fails=("padding", "gradient"),
     over=lambda each, counts: ((each * counts).sum(1) / counts.sum(1).clamp(min=1)).mean(),
 )
 smooth.fault(
     "divided by the number of rows",
-    """You divide by the number of sentences. A batch of longer sentences then has a larger loss;
-    the formula divides by $N$, the words.""",
+    "You divide by the number of sentences. The formula divides by $N$.",
     but=("by_hand",),
     over=lambda each, counts: each[counts].sum() / len(each),
 )
 smooth.fault(
     "the sum",
-    """You return the sum over all positions. A batch of longer sentences would have a larger loss
-    and larger steps; the formula divides by $N$.""",
+    "You return the sum. The formula divides by $N$.",
     but=("by_hand",),
     over=lambda each, counts: each[counts].sum(),
 )
 smooth.fault(
     "padding is always 0",
-    """You leave out the positions whose target is 0, whatever `pad` says. Look at the last
-    argument.""",
+    "You use 0 in place of the argument `pad`.",
     fails=("by_hand", "padding"),
     skip=lambda pad: 0,
 )
 smooth.fault(
     "the softmax leaves the range of numbers",
-    """You take exponentials and then a logarithm. A probability that rounds to 0 has the logarithm
-    minus infinity, and a large exponential is infinite; `log_softmax` never leaves the
-    logarithms.""",
+    "You take the logarithm of a softmax. A probability that rounds to 0 gives minus infinity.",
     fails=("large_logits",),
     log=lambda logits: logits.softmax(-1).log(),
 )
 smooth.fault(
     "a small number inside the logarithm",
-    """You add a small number so that the logarithm stays finite. Then no word can cost more than
-    the logarithm of that number; `log_softmax` needs no such help.""",
+    "You add a small number in the logarithm, which limits the loss. Use `log_softmax`.",
     fails=("large_logits",),
     log=lambda logits: (logits.softmax(-1) + 1e-12).log(),
 )
 smooth.fault(
     "logits taken for log-probabilities",
-    """You use the logits as they are. They are not normalised: log-probabilities come out of a
-    `log_softmax`.""",
+    "You use the logits as they are. Normalise them with `log_softmax`.",
     log=lambda logits: logits,
 )
 smooth.fault(
     "probabilities without a logarithm",
-    """You average probabilities. The loss is made of their logarithms.""",
+    "You average probabilities. The loss has their logarithms.",
     log=lambda logits: logits.softmax(-1),
 )
 smooth.fault(
     "softmax over the positions",
-    """Your softmax runs over the positions of a row: they compete for each word. At each position
-    the words compete.""",
+    "Your softmax runs over the positions. It runs over the words.",
     log=lambda logits: logits.log_softmax(1),
 )
 smooth.detached()
-
-# --- greedy_decode -----------------------------------------------------------------------------
-
-
-def write(
-    logits_of,
-    rows,
-    bos,
-    eos,
-    max_length,
-    pad=0,
-    *,
-    ids=lambda bos, eos, pad: (bos, eos, pad),
-    read=lambda prefix, size: prefix,
-    at=lambda logits, t: logits[:, -1],
-    choose=lambda logits: logits.argmax(-1),
-    keep=lambda token, eos, pad: token,
-    fill=lambda ended: ended,
-    over=lambda ended, said: ended | said,
-    stop=torch.all,
-    steps=range,
-    finish=lambda written, prefix, eos: written,
-):
-    """The right answer in steps; a fault replaces some of them."""
-    bos, eos, pad = ids(bos, eos, pad)
-    prefix = torch.full((rows, 1), bos)
-    written = torch.full((rows, max_length), pad)
-    ended = torch.zeros(rows, dtype=torch.bool)
-    for t in steps(max_length):
-        token = choose(at(logits_of(read(prefix, max_length + 1)), t))
-        written[:, t] = torch.where(fill(ended), written[:, t], keep(token, eos, pad))
-        ended = over(ended, token == eos)
-        prefix = torch.cat([prefix, token[:, None]], dim=1)
-        if bool(stop(ended)):
-            break
-    return finish(written, prefix, eos)
-
-
-TESTS = ("by_hand", "whole_prefix", "rows_end_apart", "cut_off", "other_ids")
-greedy = WrongAnswers("greedy_decode", tests=TESTS, right=write)
-
-
-def fading(table, decay):
-    def logits_of(prefix):
-        age = torch.arange(prefix.shape[1])
-        weights = (float(decay) ** (age[:, None] - age).clamp(min=0).double()).tril()
-        return weights @ table[prefix]
-
-    return logits_of
-
-
-def until(lengths, compare=torch.ge):
-    def logits_of(prefix):
-        over = compare(torch.arange(1, prefix.shape[1] + 1), lengths[:, None])
-        logits = torch.zeros(*over.shape, 5, dtype=torch.float64)
-        logits[..., 3] = 1.0
-        logits[..., 2] = 2.0 * over
-        return logits
-
-    return logits_of
-
-
-@witnesses(of="greedy_decode")
-def greedy_calls(draw):
-    double = torch.float64
-    for decay in (0.0, 0.8, 0.9):
-        yield call(fading(draw.normal(7, 7, dtype=double), decay), 1, 1, 2, 6)
-        yield call(fading(draw.normal(7, 7, dtype=double), decay), 2, 3, 4, 6, pad=9)
-    yield call(until(torch.tensor([3, 1])), 2, 1, 2, 5)
-    yield call(until(torch.tensor([1, 4, 2])), 3, 1, 2, 6)
-    yield call(until(torch.tensor([1, 4, 2]), torch.eq), 3, 1, 2, 6)
-    endless = torch.zeros(6, 6, dtype=double)
-    endless[1, 3] = endless[3, 4] = endless[4, 5] = endless[5, 3] = 3.0
-    yield call(fading(endless, 0.0), 2, 1, 2, 4)
-
-
-greedy.fault(
-    "only the last token is read",
-    """You hand over the last token alone. There is no state that remembers the others: a
-    Transformer knows of a word only if it is in the prefix.""",
-    fails=("whole_prefix", "rows_end_apart"),
-    read=lambda prefix, size: prefix[:, -1:],
-)
-greedy.fault(
-    "padding is read",
-    """You fill the prefix up to its full length and read the logits at its end: what the model
-    says after padding. The next word is what it says after the last token that was written.""",
-    read=lambda prefix, size: torch.nn.functional.pad(prefix, (0, size - prefix.shape[1])),
-)
-greedy.fault(
-    "nothing written is read",
-    """You hand over `bos` at every step. What has been written must go into the prefix, or the
-    model starts anew each time; and the logits are those of its last place.""",
-    read=lambda prefix, size: prefix[:, :1],
-)
-greedy.fault(
-    "bos is forgotten after the first step",
-    """You hand over what has been written without `bos`. The prefix starts with it at every
-    step.""",
-    fails=("whole_prefix", "rows_end_apart"),
-    read=lambda prefix, size: prefix[:, 1:] if prefix.shape[1] > 1 else prefix,
-)
-greedy.fault(
-    "the mean of all logits",
-    """You average the logits over the places. The next word is what the model says after the last
-    one.""",
-    at=lambda logits, t: logits.mean(1),
-)
-greedy.fault(
-    "one token for all rows",
-    """All rows get the token of the first one. Each row has a prefix of its own.""",
-    fails=("rows_end_apart",),
-    choose=lambda logits: logits.argmax(-1)[:1].expand(len(logits)),
-)
-greedy.fault(
-    "rows go on after eos",
-    """A row that has said `eos` goes on in your result. Behind the end of a row stands `pad`,
-    whatever the model says there.""",
-    fails=("rows_end_apart",),
-    fill=torch.zeros_like,
-)
-greedy.fault(
-    "a row wakes up after eos",
-    """You ask at every step whether `eos` was just said, and forget it at the next one: after one
-    `pad` the row goes on. What has ended stays ended.""",
-    fails=("rows_end_apart",),
-    over=lambda ended, said: said,
-)
-greedy.fault(
-    "the first end stops all rows",
-    """You stop as soon as one row has ended, and cut the others off. Stop when all of them
-    have.""",
-    fails=("rows_end_apart",),
-    stop=torch.any,
-)
-greedy.fault(
-    "eos is not written",
-    """`eos` is missing from your result. Without it nobody can tell a row that ended from one that
-    was cut off.""",
-    but=("cut_off",),
-    keep=lambda token, eos, pad: token.masked_fill(token == eos, pad),
-)
-greedy.fault(
-    "one step too few",
-    """You write one token less than there are places. `bos` is not counted among them.""",
-    fails=("whole_prefix", "cut_off"),
-    steps=lambda size: range(size - 1),
-)
-greedy.fault(
-    "bos is written",
-    """Your result starts with `bos`. It is what the model reads first, not something it said.""",
-    finish=lambda written, prefix, eos: torch.cat([prefix[:, :1], written], dim=1)[:, :-1],
-)
-greedy.fault(
-    "as wide as the longest row",
-    """Your table is only as wide as the longest row that was written. The contract fixes
-    `max_length` columns, so that results of several batches fit together.""",
-    but=("cut_off",),
-    finish=lambda written, prefix, eos: written[:, : prefix.shape[1] - 1],
-)
-greedy.fault(
-    "padding is always 0",
-    """You fill up with 0 whatever `pad` says. Look at the last argument.""",
-    fails=("other_ids",),
-    ids=lambda bos, eos, pad: (bos, eos, 0),
-)
 
 # --- bleu --------------------------------------------------------------------------------------
 
@@ -869,50 +634,43 @@ def bleu_calls(draw):
 
 score.fault(
     "runs are not clipped",
-    """A word that is said four times counts four times in your score, though the reference has it
-    once: "the the the the" would be perfect. Count it at most as often as the reference does.""",
+    "You count an n-gram as often as the candidate has it. Limit it by the reference.",
     fails=("by_hand", "clipped", "corpus"),
     share=lambda said, wanted: sum(times for run, times in said.items() if run in wanted),
 )
 score.fault(
     "every run counts once",
-    """You compare sets of runs, so that a word said twice, rightly, counts once. Runs have
-    numbers; take the smaller of the two.""",
+    "You compare sets of n-grams. They have counts: take the smaller one.",
     fails=("orders", "clipped", "corpus"),
     share=lambda said, wanted: len(said.keys() & wanted.keys()),
 )
 score.fault(
     "clipped by all references together",
-    """You look a run up in all references at once. A run counts only where it stands in the
-    reference of its own sentence, and at most as often.""",
+    "You look n-grams up in all references. Use that of the same sentence.",
     fails=("corpus",),
     among=together,
 )
 score.fault(
     "clipped by the largest number in any reference",
-    """You look a run up in all references and take the largest of its numbers. A run counts only
-    where it stands in the reference of its own sentence.""",
+    "You take the largest count of any reference. Use that of the same sentence.",
     fails=("corpus",),
     among=largest,
 )
 score.fault(
     "the corpus as one long sentence",
-    """You add the counts up over the corpus before you compare them. A run counts only where it
-    stands in the reference of its own sentence: first match, then add.""",
+    "You add the counts of the corpus before you compare. First match, then add.",
     fails=("corpus",),
     among=lambda pairs, share: share(*(sum(part, Counter()) for part in zip(*pairs, strict=True))),
 )
 score.fault(
     "candidates and references exchanged",
-    """You measure the references by the candidates. Precision asks how much of what was *said* is
-    right.""",
+    "You measure the references by the candidates. What was *said* is in the denominator.",
     fails=("length", "corpus"),
     texts=lambda candidates, references: (references, candidates),
 )
 score.fault(
     "the mean of the sentences' precisions",
-    """You divide sentence by sentence and take the mean. Matches and runs are each summed over all
-    sentences, and then divided.""",
+    "You average the precisions of sentences. Sum matches and n-grams first, then divide.",
     fails=("corpus",),
     divide=lambda hits, totals: (
         sum(h / t if t else 0.0 for h, t in zip(hits, totals, strict=True)) / len(hits)
@@ -920,14 +678,13 @@ score.fault(
 )
 score.fault(
     "the last run is missing",
-    """You cut one run too few out of each sentence. With n words there is one run of n: look at
-    the end of your range.""",
+    "You cut one n-gram too few out of each sentence. Check the end of your range.",
     but=("no_match",),
     cut=lambda sentence, n: runs(sentence[:-1], n),
 )
 score.fault(
     "the order inside a run does not count",
-    """You compare the words of a run in any order. A run is what stands there word after word.""",
+    "You compare the words of an n-gram in any order.",
     fails=("corpus", "no_match"),
     cut=lambda sentence, n: Counter(
         tuple(sorted(sentence[i : i + n])) for i in range(len(sentence) - n + 1)
@@ -935,73 +692,58 @@ score.fault(
 )
 score.fault(
     "no penalty for short ones",
-    """The lengths are missing: "the" alone would be a perfect translation of everything that
-    contains it. Look at the factor in front.""",
+    "You have no brevity penalty: see the factor in front.",
     fails=("length", "corpus"),
     lengths=lambda c, r: 1.0,
 )
 score.fault(
     "long ones are rewarded",
-    """Your length factor exceeds 1 for candidates that are longer than their references. It is a
-    penalty for short ones; long ones are punished by their precisions.""",
+    "Your length factor exceeds 1. It is at most 1.",
     fails=("length", "corpus"),
     lengths=lambda c, r: math.exp(1 - r / c) if c else 0.0,
 )
 score.fault(
     "the 1 of the exponent is missing",
-    """Your penalty is the exponential of minus the ratio: a candidate as long as its reference
-    would be punished, too.""",
+    "Your exponent is -r / c. The formula has 1 - r / c.",
     but=("no_match",),
     lengths=lambda c, r: min(1.0, math.exp(-r / c)) if c else 0.0,
 )
 score.fault(
     "single words only",
-    """You count single words whatever `max_order` says. A translation with the right words in any
-    order would be perfect.""",
+    "You count single words only, not the orders up to `max_order`.",
     orders=lambda top: [1],
 )
 score.fault(
     "the highest order only",
-    """You use the longest runs alone. The formula takes all orders up to `max_order` together.""",
+    "You use the highest order alone. The formula takes all orders.",
     but=("no_match",),
     orders=lambda top: [top],
 )
 score.fault(
     "the highest order is missing",
-    """You stop one order too early. The orders run from 1 to `max_order`, the last one
-    included.""",
+    "You stop one order too early. `max_order` is included.",
     orders=lambda top: range(1, max(top, 2)),
 )
 score.fault(
-    "always four orders",
-    """You take four orders whatever `max_order` says. With another number, other n-grams count.""",
-    but=("no_match",),
-    orders=lambda top: range(1, 5),
-)
-score.fault(
     "the plain mean of the precisions",
-    """You add the precisions and divide by their number. The formula multiplies them and takes a
-    root, so that an order without a match makes the score 0.""",
+    "You average the precisions. The formula has the root of their product.",
     mean=lambda precisions: sum(precisions) / len(precisions),
 )
 score.fault(
     "the product without the root",
-    """You multiply the precisions and leave it at that, so that more orders always mean a smaller
-    score. The formula takes the root of the order.""",
+    "You do not take the root of the product.",
     but=("no_match",),
     mean=math.prod,
 )
 score.fault(
     "orders without a match are left out",
-    """You leave out the orders that have no match. Then the result is not 0 as soon as one word is
-    right.""",
+    "You leave out orders without a match. Then the result is 0.",
     fails=("corpus", "no_match"),
     mean=lambda precisions: geometric([p for p in precisions if p] or [0.0]),
 )
 score.fault(
     "an order without a match is an error",
-    """You take the logarithm of a precision of 0. Short candidates have no long runs, so this
-    happens; the contract says what the result is.""",
+    "You take the logarithm of 0. The contract says what the result is.",
     fails=("corpus", "no_match"),
     mean=lambda precisions: math.exp(sum(map(math.log, precisions)) / len(precisions)),
 )
@@ -1051,57 +793,52 @@ def fixed_calls(draw):
 
 fixed.fault(
     "both faults are still there",
-    """This is the broken code as it stands. Ask of each of the two looks what may be known at that
-    moment: the target that is not yet written? The end of the source?""",
+    "This is the broken code. What may be known at each of the two attentions?",
     own=lambda full: full,
     source=torch.tril,
 )
 fixed.fault(
     "the target still sees its future",
-    """The whole source is in view now. But a target position still looks at the words behind it,
-    which are not there when the model writes.""",
+    "The source is right. A target position still attends to later words.",
     but=("one_target_word",),
     own=lambda full: full,
 )
 fixed.fault(
     "the source is still hidden",
-    """The target sees only its past now. But the first target word still sees the first source
-    word alone, although the whole source has been read.""",
+    "The target is right. The first target word still sees the first source word alone.",
     but=("one_source_word",),
     source=torch.tril,
 )
 fixed.fault(
     "the masks are turned round",
-    """Your target positions look at themselves and what follows. Read the first row of your mask:
-    which of its columns are known when the first word is written?""",
+    "Your target positions attend to themselves and what follows.",
     but=("one_target_word",),
     own=torch.triu,
 )
 fixed.fault(
     "itself excluded",
-    """A target position may not look at itself any more, and the first one is left with nothing,
-    which is NaN.""",
+    "A position may not attend to itself. The first one is then left with nothing.",
     own=lambda full: full.tril(-1),
 )
 fixed.fault(
     "what was there is lost",
-    """You return what was found in the source, and the sum it should be added to is gone.""",
+    "You return the second result alone. It is added.",
     second=lambda x, y: y,
 )
 fixed.fault(
     "the target is lost after the first look",
-    """What the first look found replaces the target. It is added.""",
+    "The first result replaces the target. It is added.",
     first=lambda x, y: y,
 )
 fixed.fault(
     "both looks read the input",
-    """Your second look asks with what came in. It should ask with what the first look has left.""",
+    "The second attention reads the block's input. It reads the sum after the first.",
     but=("one_source_word",),
     asks=lambda found, x: x,
 )
 fixed.fault(
     "the scale is gone",
-    """You took the scale out. It was not one of the two faults.""",
+    "You took the scale out. It was right.",
     scale=lambda d: 1,
 )
 
@@ -1136,16 +873,16 @@ def check_calls(draw):
 
 @checks("accepts everything")
 def check_nothing(decoder):
-    """Your test says True whatever it is given. Run the decoder twice on inputs that differ only where
-    it must not matter, and compare.
+    """Your test says True whatever it is given. Run the decoder twice on inputs that differ only
+    where it must not matter, and compare.
     """
     return True
 
 
 @checks("rejects everything")
 def check_refuse(decoder):
-    """Your test rejects a sound decoder. Change only what the compared positions may not see, compare
-    only these positions, and leave room for rounding.
+    """Your test rejects a sound decoder. Change only what the compared positions may not see,
+    compare only these positions, and leave room for rounding.
     """
     return False
 
@@ -1158,8 +895,8 @@ def check_shape(decoder):
 
 @checks("every position is compared")
 def check_all(decoder):
-    """You change the last token and ask that no logits move at all. Those at its own place may: they
-    depend on it rightly. Compare the positions before it.
+    """You change the last token and ask that no logits move at all. Those at its own place may:
+    they depend on it rightly. Compare the positions before it.
     """
     ids = torch.arange(6)[None]
     other = ids.clone()
@@ -1169,8 +906,8 @@ def check_all(decoder):
 
 @checks("the same input twice")
 def check_twice(decoder):
-    """You run the decoder twice on the same tokens. It will agree with itself, sound or not. Something
-    that must not matter has to change between the two runs.
+    """You run the decoder twice on the same tokens. It will agree with itself, sound or not.
+    Something that must not matter has to change between the two runs.
     """
     ids = torch.arange(6)[None]
     return bool(torch.allclose(decoder(ids), decoder(ids)))

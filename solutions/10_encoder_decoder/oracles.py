@@ -6,7 +6,7 @@ import torch
 from attn_course import masks, reference
 from attn_course.probes import Probes, from_numpy
 from attn_course.train import bleu as corpus_bleu
-from attn_course.train import label_smoothing_loss, warmup_inverse_sqrt
+from attn_course.train import label_smoothing_loss
 
 
 def right_shift(target_out, bos, eos, pad=0):
@@ -30,23 +30,8 @@ def right_smoothed(logits, target_out, smoothing, pad=0):
     return label_smoothing_loss(logits, target_out, smoothing=smoothing, pad=pad)
 
 
-def right_rate(step, embed_dim, warmup):
-    return warmup_inverse_sqrt(embed_dim=embed_dim, warmup=warmup)(step - 1)
-
-
 def right_bleu(candidates, references, max_order=4):
     return corpus_bleu(candidates, references, max_order=max_order).score
-
-
-def right_greedy(logits_of, rows, bos, eos, max_length, pad=0):
-    result = torch.full((rows, max_length), pad)
-    prefix = torch.full((rows, 1), bos)
-    for _ in range(max_length):
-        prefix = torch.cat([prefix, logits_of(prefix)[:, -1:].argmax(-1)], dim=1)
-    for row, tokens in enumerate(prefix[:, 1:].tolist()):
-        tokens = tokens[: tokens.index(eos) + 1] if eos in tokens else tokens
-        result[row, : len(tokens)] = torch.tensor(tokens)
-    return result
 
 
 def right_looks(x, memory):
@@ -64,6 +49,5 @@ probes = Probes(
     cross_attention=from_numpy(right_cross),
     label_smoothed_loss=right_smoothed,
     bleu=right_bleu,
-    greedy_decode=right_greedy,
     fixed_decoder_looks=from_numpy(right_looks),
 )

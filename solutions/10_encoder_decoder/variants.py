@@ -80,32 +80,6 @@ def smoothed_by_logsumexp(logits, target_out, smoothing, pad=0):
     return each[target_out.ne(pad)].mean()
 
 
-@variant(of="greedy_decode")
-def greedy_to_the_end(logits_of, rows, bos, eos, max_length, pad=0):
-    prefix = torch.full((rows, 1), bos)
-    for _ in range(max_length):
-        following = torch.argmax(logits_of(prefix)[:, -1, :], dim=1, keepdim=True)
-        prefix = torch.cat([prefix, following], dim=1)
-    written = prefix[:, 1:].clone()
-    over = (written == eos).cumsum(1) - (written == eos).long() > 0
-    return written.masked_fill(over, pad)
-
-
-@variant(of="greedy_decode")
-def greedy_with_lists(logits_of, rows, bos, eos, max_length, pad=0):
-    texts, live = [[bos] for _ in range(rows)], [True] * rows
-    for _ in range(max_length):
-        logits = logits_of(torch.tensor(texts))
-        for row in range(rows):
-            token = int(logits[row, -1].argmax())
-            texts[row].append(token if live[row] else pad)
-            live[row] = live[row] and token != eos
-        if not any(live):
-            break
-    filled = [text[1:] + [pad] * (max_length + 1 - len(text)) for text in texts]
-    return torch.tensor(filled)
-
-
 @variant(of="bleu")
 def bleu_by_counters(candidates, references, max_order=4):
     def grams(sentence, n):
