@@ -90,16 +90,6 @@ for constant in (1e-6, 1e-8, 1e-9, 1e-10, 1e-12):
         product=lambda weights, constant=constant: weights * (weights + constant).log(),
     )
 entropy.fault(
-    "in bits",
-    "You take the logarithm to base 2. The contract asks for nats.",
-    product=lambda weights: guarded(weights) / 0.6931471805599453,
-)
-entropy.fault(
-    "mean in place of the sum",
-    "You take the mean over the positions. The weights are shares already.",
-    total=lambda x, dim: x.mean(dim),
-)
-entropy.fault(
     "scaled to one",
     "You divide by the largest possible entropy. Compare with the example of the contract.",
     last=lambda h, size: h / torch.tensor(float(size)).log(),
@@ -224,11 +214,6 @@ estimate.fault(
     direction=lambda drawn, weights: drawn,
 )
 estimate.fault(
-    "sign turned",
-    "Your estimate points down, as for a loss. The contract asks where the reward grows.",
-    direction=lambda drawn, weights: weights - drawn,
-)
-estimate.fault(
     "gradient by the weights",
     "You differentiate by the *weight*. The contract asks for the scores behind the softmax.",
     direction=lambda drawn, weights: drawn / weights,
@@ -238,12 +223,6 @@ estimate.fault(
     "You leave `baseline` out. The mean is right, but the variance is far larger.",
     fails=("baseline",),
     advantage=lambda reward, baseline: reward,
-)
-estimate.fault(
-    "baseline added",
-    "You add the baseline. It is subtracted: a reward is compared with it.",
-    fails=("baseline",),
-    advantage=lambda reward, baseline: reward + baseline,
 )
 estimate.fault(
     "baseline at the drawn place only",
@@ -266,20 +245,6 @@ for told, chance in (
             advantage[:, None] * direction * chance(weights, drawn)
         ),
     )
-estimate.fault(
-    "averaged over the rows",
-    "You divide by the number of rows. The contract asks for one estimate per row.",
-    but=("by_hand",),
-    join=lambda advantage, direction, weights, drawn, reward: (
-        advantage[:, None] * direction / len(weights)
-    ),
-)
-estimate.fault(
-    "rewards averaged over the rows",
-    "Every row gets the mean reward, so no draw is better than another.",
-    but=("by_hand",),
-    advantage=lambda reward, baseline: (reward - baseline).mean().expand_as(reward),
-)
 
 # --- leave_one_out -----------------------------------------------------------------------------
 
@@ -311,24 +276,22 @@ def leave_calls(draw):
     yield call(draw.normal(2, 3, 4, dtype=torch.float64))
 
 
-for kept in (refuse, as_given):
-    others.fault(
-        "the draw itself included",
-        """You subtract from each draw a mean that contains it. Such a baseline depends on the draw
-        and makes the estimate biased.""",
-        total=lambda reward: reward.mean(-1, keepdim=True).expand_as(reward),
-        count=lambda draws, kept=kept: kept(draws) * 0 + 1,
-    )
-    others.fault(
-        "divided by all",
-        "You leave the draw out of the sum, and divide by the number of all draws.",
-        count=lambda draws, kept=kept: kept(draws) * 0 + draws,
-    )
+others.fault(
+    "the draw itself included",
+    """You subtract from each draw a mean that contains it. Such a baseline depends on the draw and
+    makes the estimate biased.""",
+    total=lambda reward: reward.mean(-1, keepdim=True).expand_as(reward),
+    count=lambda draws: 1,
+)
+others.fault(
+    "divided by all",
+    "You leave the draw out of the sum, and divide by the number of all draws.",
+    count=as_given,
+)
 others.fault(
     "sum of the others",
     "You return the sum of the others' rewards. A baseline has the size of one reward.",
-    count=lambda draws: refuse(draws) * 0 + 1,
-    but=(),
+    count=lambda draws: 1,
 )
 others.fault(
     "advantage in place of the baseline",
@@ -338,7 +301,7 @@ others.fault(
 others.fault(
     "over the whole batch",
     "You sum over all examples. Only the draws of the same example are compared.",
-    but=("by_hand",),
+    fails=("batches",),
     total=lambda reward: (reward.sum() - reward) / (reward.numel() - 1) * (reward.shape[-1] - 1),
 )
 for found, count in (("NaN", lambda draws: draws - 1), ("zero", lambda draws: max(draws - 1, 1))):
@@ -487,11 +450,6 @@ saliency.fault(
     give=lambda x, slope: slope,
 )
 saliency.fault(
-    "absolute value",
-    "You take the absolute value. Pixels against the class then look like pixels for it.",
-    give=lambda x, slope: (x.detach() * slope).abs(),
-)
-saliency.fault(
     "the result depends on the input",
     "Your numbers are right, but the result requires a gradient: you multiplied with `x` itself.",
     fails=("clean",),
@@ -507,18 +465,6 @@ saliency.fault(
     "behind the softmax",
     "You differentiate the probability of the class. The contract asks for its score.",
     score=lambda logits, label: chosen(logits.softmax(-1), label),
-)
-saliency.fault(
-    "mean over the rows",
-    "You differentiate the mean over the batch. Take the sum: rows are independent.",
-    but=("by_hand",),
-    score=lambda logits, label: chosen(logits, label) / len(logits),
-)
-saliency.fault(
-    "the first label for all rows",
-    "You use the first row's class in every row. Each row has a label of its own.",
-    but=("by_hand",),
-    ask=lambda label: label[:1].expand(len(label)),
 )
 
 
@@ -610,13 +556,6 @@ integral.fault(
     begin=torch.zeros_like,
 )
 integral.fault(
-    "start is ignored",
-    "You explain the change from zero to `x`, not the change from `start`.",
-    fails=("start", "complete"),
-    begin=torch.zeros_like,
-    factor=lambda x, start: x,
-)
-integral.fault(
     "summed, not averaged",
     "You never divide by the number of steps: an integral is a mean times a length.",
     but=("one_step",),
@@ -680,11 +619,6 @@ change.fault(
     values=lambda value, order: value[:, order],
     predict=as_given,
     half=as_given,
-)
-change.fault(
-    "the values still move",
-    "The values move with the weights, so the output never changes.",
-    values=lambda value, order: value[:, order],
 )
 change.fault(
     "scores compared",

@@ -15,8 +15,6 @@ from attn_course.probes import load_oracles, properties
 oracles, probes = load_oracles("06_memory_networks")
 
 
-
-
 def place_weights(words, embed_dim):
     """The position encoding of a sentence with so many words, `(words, embed_dim)`: exercise 1."""
     # In the open: an answer that calls it is graded where attn_course.functional is closed.

@@ -217,7 +217,7 @@ hop.fault(
 hop.fault(
     "exponentials overflow",
     "You take the exponential of the scores without subtracting their maximum.",
-    fails=("large_scores",),
+    fails=("mask", "large_scores"),
     weigh=lambda scores, keep: (
         (scores.exp() * keep) / (scores.exp() * keep).sum(-1, keepdim=True).clamp(min=1e-30)
     ),
@@ -225,7 +225,7 @@ hop.fault(
 hop.fault(
     "the query is added",
     "You return the query plus what was read. The hop returns what was read alone.",
-    but=(),
+    but=("mask", "other_size"),
     last=lambda output, weights, query: (
         (output + query if output.shape == query.shape else output),
         weights,

@@ -700,11 +700,6 @@ for name, message, steps in (
         {"size": lambda query, value, keys: query.shape[-1] ** 0.5 * keys},
     ),
     (
-        "the mean over the keys, not scaled",
-        "You divide by the number of keys. The formula divides by the root of the size.",
-        {"size": lambda query, value, keys: keys},
-    ),
-    (
         "a softmax on the small table",
         "You take a softmax of the table of keys and values. The exercise has no softmax.",
         {"table": lambda key, value: (key.mT @ value).softmax(-1)},
@@ -716,6 +711,12 @@ for name, message, steps in (
     ),
 ):
     linear.fault(name, message, but=("long",), **steps)
+linear.fault(
+    "the mean over the keys, not scaled",
+    "You divide by the number of keys. The formula divides by the root of the size.",
+    but=("long", "by_hand"),  # where both are 2
+    size=lambda query, value, keys: keys,
+)
 
 # --- check_attention ---------------------------------------------------------------------------
 

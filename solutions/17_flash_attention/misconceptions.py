@@ -106,6 +106,7 @@ for finish, empty in ((ended, ()), (guarded, ("closed",))):
         "the correction is upside down",
         """Your sum is multiplied by e^(new - old), which is infinite in the first block and too large
         later. It should become smaller.""",
+        fails=LSE if finish is guarded else None,
         rescale=lambda total, top, shift: total * (shift - top).exp(),
         finish=finish,
     )
