@@ -108,8 +108,8 @@ def _by_search(suspect: Suspect) -> Cause:
         name = "another result at every call"
         text = (
             "With the same input your function returns other numbers each time: it draws random "
-            "numbers, keeps something from call to call, or, in a kernel, reads behind the end of a "
-            "tensor (look at masks and strides)."
+            "numbers, keeps something from call to call, or, in a kernel, reads behind the end of "
+            "a tensor (look at masks and strides)."
         )
         return Cause(name, f"{name}. {text}")
     mistakes = suspect.catalogue.of(suspect.name)
