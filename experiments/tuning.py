@@ -283,6 +283,7 @@ TUNED: dict[str, Tuned] = {
         },
     ),
     "language_model_passes": Tuned(_of_language_models),
+    "language_contest": Tuned(_of_language_models),
     "translation_rates": Tuned(
         lambda record: {
             model: {

@@ -13,6 +13,7 @@ from attn_course._extras import need
 from attn_course.nn import LanguageModel, RotaryPositions, llama_like
 
 WEIGHTS = Path(str(files(__package__))) / "weights" / "shakespeare.safetensors"
+DRAFT = WEIGHTS.with_name("draft.safetensors")
 _SCALE = ".scale"
 
 
@@ -99,7 +100,9 @@ def load_language_model(path: str | Path = WEIGHTS) -> tuple[LanguageModel, Char
     longer distance. ``attn-course write --about`` prints data, recipe and results.
 
     Args:
-        path: Another file that ``save_language_model`` of this module has written.
+        path: ``"draft"`` for a model of 99,264 parameters with the same characters, which
+            proposes for speculative decoding; or another file that ``save_language_model`` of this
+            module has written.
 
     Returns:
         The model, in evaluation mode and in float32, and its tokenizer.
@@ -115,6 +118,7 @@ def load_language_model(path: str | Path = WEIGHTS) -> tuple[LanguageModel, Char
         >>> len(characters.decode(written.tokens[0]))
         40
     """
+    path = DRAFT if path == "draft" else path
     card = model_card(path)
     with need("safetensors", "data", "a model on disk").safe_open(path, framework="pt") as file:
         weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no dict

@@ -1,6 +1,7 @@
 """The model that the package brings: its characters, its weights in int8, its command."""
 
 import json
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -10,9 +11,15 @@ from typer.testing import CliRunner
 
 from attn_course import data
 from attn_course.cli import app
-from attn_course.data.language_model import WEIGHTS, model_card, save_language_model, to_int8
+from attn_course.data.language_model import (
+    DRAFT,
+    WEIGHTS,
+    model_card,
+    save_language_model,
+    to_int8,
+)
 from attn_course.nn import RotaryPositions, llama_like
-from attn_course.train import generate, stream
+from attn_course.train import cached_scorer, generate, speculative_decode, stream, top_k
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -72,12 +79,39 @@ def test_the_readable_card_has_the_numbers_of_the_record() -> None:
     numbers = [f"{card['parameters']:,}", f"{card['cpu_seconds']} seconds"]
     for expected in [*numbers, *(f"{value:.4f}" for value in bits), record["versions"]["torch"]]:
         assert expected in text
+    draft = model_card(DRAFT)
+    small = [*draft["int8_bits"].values(), *draft["float32_bits"].values()]
+    sizes = [f"{draft['parameters']:,}", f"{draft['cpu_seconds']} seconds"]
+    for expected in [*sizes, *(f"{value:.4f}" for value in small)]:
+        assert expected in text.partition("## The draft")[2]
     curve = record["curve"]
     rows = {row["step"]: f"{row['train_bits']:.4f} | {row['val_bits']:.4f}" for row in curve}
     lines = [line for line in text.splitlines() if "| 1." in line or "| 2." in line]
     shown = [line.strip("| ").split(" | ", 1) for line in lines]
     assert len(shown) == 7
     assert all(rows[int(step)] == found for step, found in shown)
+
+
+def test_the_draft_is_small_has_the_same_characters_and_proposes_what_is_written() -> None:
+    model, characters = data.load_language_model()
+    draft, other = data.load_language_model("draft")
+    card = model_card(DRAFT)
+    assert DRAFT.stat().st_size < 150_000
+    assert other.alphabet == characters.alphabet
+    assert sum(weight.numel() for weight in draft.parameters()) == card["parameters"]
+    for part, found in card["int8_bits"].items():
+        assert abs(found - card["float32_bits"][part]) <= 0.01
+        assert found > model_card()["int8_bits"][part]
+    record = json.loads((ROOT / "experiments/results/language_contest.json").read_text())
+    assert record["draft"] == card
+    prompt = characters.encode("ROMEO:\n")
+    likeliest = [partial(top_k, k=1)]
+    drafted = speculative_decode(
+        *(cached_scorer(model), cached_scorer(draft)), prompt, max_length=60, filters=likeliest
+    )
+    alone = generate(model, prompt, max_length=60, filters=likeliest)
+    assert drafted.tokens.tolist() == alone.tokens[0].tolist()
+    assert drafted.calls < 40
 
 
 def test_a_stream_is_what_generate_draws_and_goes_on_behind_the_context() -> None:

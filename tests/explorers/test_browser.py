@@ -512,7 +512,7 @@ def test_the_decoding_tree_answers_to_the_keyboard(opened: Any) -> None:
     )
 
 
-STILLS = ("hard_attention", "kv_cache", "rope_distances")
+STILLS = ("growing_up", "hard_attention", "kv_cache", "rope_distances")
 CALM = {"reduced_motion": "reduce"}
 # The opening picture without what only a script could answer to.
 STILL = """node => {
@@ -569,6 +569,24 @@ def test_the_picture_has_two_thirds_and_its_labels_their_own_place(
         page.keyboard.press("End")
     page.wait_for_timeout(60)
     assert figure.evaluate(COLLIDING) == []
+
+
+def test_a_model_grows_with_its_slider(opened: Any) -> None:
+    page, figure = opened("growing_up", **PHONE)
+    steps, shades = figure.get_by_role("slider"), figure.locator("svg .attn-x-plus")
+    trained = [shades.nth(i).get_attribute("d") for i in range(shades.count())]
+    text = figure.locator(".attn-x-picture p").inner_text()
+    steps.focus()
+    page.keyboard.press("Home")
+    page.wait_for_timeout(300)
+    assert figure.locator("svg").get_by_text("step 0", exact=True).is_visible()
+    assert trained != [shades.nth(i).get_attribute("d") for i in range(shades.count())]
+    assert figure.locator(".attn-x-picture p").inner_text() != text
+    assert figure.locator("[aria-live]").inner_text().startswith("Step 0: ")
+    box = steps.bounding_box()
+    page.touchscreen.tap(box["x"] + box["width"] - 2, box["y"] + box["height"] / 2)
+    page.wait_for_timeout(300)
+    assert trained == [shades.nth(i).get_attribute("d") for i in range(shades.count())]
 
 
 def test_two_tokens_move_together_and_the_score_stays(opened: Any) -> None:

@@ -330,6 +330,13 @@ def hash_states() -> States:
     return states
 
 
+def growing_states() -> States:
+    start, rng = opening("growing_up"), random.Random(41)
+    drawn = [[rng.randint(0, 100) for _ in range(i + 1)] for i in range(9)]
+    states = [start | {"at": at} for at in range(len(start["maps"]))]
+    return [*states, {"maps": [drawn, [[100], [50, 50]]], "at": 0}]
+
+
 def patch_states() -> States:
     state = import_module("attn_course.explorers.patch_attention").default_state()
     rng = random.Random(31)
@@ -387,6 +394,7 @@ CASES = {
         "position * base",
         "(position + 0.01 * position) * base",
     ),
+    "growing_up": (growing_states, 1e-12, "sum + row[i]", "sum + row[i + 1]"),
     "hash_buckets": (hash_states, 1e-9, "buckets.some(", "buckets.every("),
     "patch_attention": (patch_states, 1e-7, "(x / 2) * (1 + erf", "(x / 2) * (1 + 0.999 * erf"),
     "writer": (writer_states, 1e-9, "likelier >= top_p", "likelier > 0.99 * top_p"),
