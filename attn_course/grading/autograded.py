@@ -148,12 +148,14 @@ def _students(kind: str, cell: Cell, metadata: Cell) -> Cell:
         return _cell(kind, source, metadata, "")
     for pattern, tame in _TAMED:
         source = pattern.sub(tame, source)
-    made = _cell(kind, source, metadata, "")
     attached = cell.get("attachments")
-    if isinstance(attached, dict):
-        pictures = {name: _pictures(found) for name, found in attached.items()}
-        made["attachments"] = {name: found for name, found in pictures.items() if found}
-    return made
+    pictures = attached.items() if isinstance(attached, dict) else ()
+    kept = {name: found for name, given in pictures if (found := _pictures(given))}
+    names = "|".join(map(re.escape, kept)) or "(?!)"
+    # a page that names another picture than it has is not shown at all
+    source = re.sub(rf"attachment:(?!(?:{names})[)\s>])", "attachment :", source)
+    made = _cell(kind, source, metadata, "")
+    return made | ({"attachments": kept} if kept else {})
 
 
 def _pictures(found: Any) -> dict[str, str]:

@@ -75,8 +75,10 @@ class Remote:
         result = self(*args, **kwargs)
         after = session.memory()
         grown = after["VmHWM"] - before["VmRSS"] - (after["RssFile"] - before["RssFile"])
+        rest = [known["VmRSS"] - known["RssFile"] for known in (before, after)]
+        gone = max(0, rest[0] - rest[1])  # pages from before, which it may have used and given back
         given = sum(x.nbytes for x in arrays([args, kwargs]))
-        seen = (grown + after["touched"] << 10) - 2 * given - MEMORY_SLACK
+        seen = (grown + after["touched"] + gone << 10) - 2 * given - MEMORY_SLACK
         if not session.believed:
             return result, max(0, seen)
         reported = self._request("call", **request)  # finer, and the submission's own word

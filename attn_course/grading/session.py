@@ -36,15 +36,19 @@ REPORT_SECONDS = 10.0  # for the zygote's word on how the submission ended
 def touched_kib(number: int) -> int:
     """KiB of pages that a process used since they were last marked, code of libraries left out.
 
+    Of a file that is mapped read-only those count that were written to: it may have been writable.
     The kernel says so to whoever made the jail; 0 where it does not.
     """
-    total, counts = 0, True
+    total, file_only, dirty = 0, False, 0
     with contextlib.suppress(OSError), open(f"/proc/{number}/smaps") as file:
         for line in file:
-            if line[0] in "0123456789abcdef":  # a range of addresses, and what is mapped there
-                counts = "/" not in line or "w" in line.split()[1]
-            elif line.startswith("Referenced:") and counts:
-                total += int(line.split()[1])
+            name, kib = line.split()[:2]
+            if "-" in name:  # a range of addresses, and what is mapped there
+                file_only, dirty = "/" in line and "w" not in kib, 0
+            elif name in ("Shared_Dirty:", "Private_Dirty:"):
+                dirty += int(kib)
+            elif name == "Referenced:":
+                total += min(int(kib), dirty) if file_only else int(kib)
     return total
 
 

@@ -130,8 +130,10 @@ def test_pictures_in_an_answer_stay(release):
     good = {"a.png": {"image/png": "aGVsbG8="}}
     bad = {"b.svg": {"image/svg+xml": "PHN2Zz4="}, "c.png": {"image/png": '"><script>'}}
     found["cells"][-1]["attachments"] = good | bad
-    page = shown(classroom.as_bytes(found), result(), release)
+    named = " ".join(f"![x](attachment:{name})" for name in (*good, *bad, "none.png", "a.pngx"))
+    page = shown(classroom.answered({"report": named}, found), result(), release)
     assert page["cells"][-1]["attachments"] == good
+    assert re.findall(r"attachment:(\S+)\)", page["cells"][-1]["source"]) == ["a.png"]
 
 
 def test_verdicts_stand_below_the_tests_and_hidden_tests_nowhere(release):

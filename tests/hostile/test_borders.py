@@ -18,7 +18,7 @@ import target
 from typer.testing import CliRunner
 
 from attn_course.cli import app
-from attn_course.grading import mounts, pool, run
+from attn_course.grading import mounts, pool
 from attn_course.grading.collect import HandIn
 from attn_course.grading.errors import SandboxError
 from attn_course.grading.results import Result
