@@ -29,5 +29,8 @@ def read_class(path: Path) -> dict[str, str]:
     for row in rows:
         student = (row[key] or "").strip().removeprefix("Participant ")
         if student:  # Canvas has a row of points without one
-            found[student] = " ".join(filter(None, ((row[part] or "").strip() for part in parts)))
+            name = " ".join(filter(None, ((row[part] or "").strip() for part in parts)))
+            found[student] = " ".join(
+                reversed(name.split(", ", 1))
+            )  # Canvas has the last one first
     return found

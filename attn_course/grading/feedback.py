@@ -96,7 +96,7 @@ def write_feedback(
         return
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for result in results:
+        for result in (one for one in results if one.status != "missing"):
             place = (places or {}).get(result.student) or f"{folders[result.student]}/"
             archive.writestr(place + file, feedback_page(result))
     write_text(target, packed.getvalue())

@@ -13,7 +13,7 @@ from attn_course.grading.collect import CollectError, HandIn, collect
 from attn_course.grading.run import AssignmentError, _check_solution, grade_class
 
 LISTS = {
-    "canvas": "Student,ID,SIS User ID,small\n  Points Possible,,,9\nAda L,7,x,\nEmmy N,8,y,\n",
+    "canvas": 'Student,ID,SIS User ID,small\n  Points Possible,,,9\n"L, Ada",7,x,\nEmmy N,8,y,\n',
     "moodle": "Identifier,Full name,Grade\nParticipant 7,Ada L,\nParticipant 8,Emmy N,\n",
     "nbgrader": "id,first_name,last_name\n7,Ada,L\n8,Emmy,N\n",
 }

@@ -46,7 +46,7 @@ def same(a, b):
     if isinstance(a, np.ndarray | np.generic):
         return (a.dtype, a.shape) == (b.dtype, b.shape) and a.tobytes() == b.tobytes()
     if isinstance(a, float):
-        return struct.pack("<d", a) == struct.pack("<d", b) or math.isnan(a) and math.isnan(b)
+        return struct.pack("<d", a) == struct.pack("<d", b) or (math.isnan(a) and math.isnan(b))
     if isinstance(a, list | tuple):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict):
