@@ -259,15 +259,12 @@ def precheck(
     source: Annotated[
         Path | None, typer.Option(help="Your version of the notebook, if not that of solutions/.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List what is wrong with the files of a class; runs nothing and needs no jail."""
     _need("nbformat")
     from attn_course.grading.command import precheck as look
 
-    raise typer.Exit(
-        look(submissions, slug=assignment, root=Path.cwd(), source=source, as_json=as_json)
-    )
+    raise typer.Exit(look(submissions, slug=assignment, root=Path.cwd(), source=source))
 
 
 @app.command()

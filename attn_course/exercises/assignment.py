@@ -144,6 +144,16 @@ def defined(source: str) -> dict[str, bool]:
     }
 
 
+def with_tests_of(notebook: bytes, assignment: Assignment) -> bytes:
+    """An instructor's notebook less the test cells that the assignment leaves out."""
+    found = json.loads(notebook)
+    kept = {test.grade_id for test in assignment.tests} | set(assignment.manual)
+    metas = [grade_metadata(cell) for cell in found["cells"]]
+    pairs = zip(metas, found["cells"], strict=True)
+    found["cells"] = [c for m, c in pairs if not m.get("grade") or m.get("grade_id") in kept]
+    return json.dumps(found).encode()
+
+
 def load_assignment(data: bytes, slug: str) -> Assignment:
     """Read an instructor's notebook, with solutions and hidden tests.
 

@@ -11,10 +11,9 @@ MAX_CALLBACK_BYTES = 1 << 30  # what a callback may take while it runs
 
 @contextlib.contextmanager
 def bounded_memory(most: int) -> Iterator[None]:
-    """We compute with what a submission chose, and two columns broadcast to gigabytes.
+    """Bytes of address space that may be taken beyond what is mapped now.
 
-    Args:
-        most: bytes of address space that may be taken beyond what is mapped now.
+    We compute with what a submission chose, and two columns broadcast to gigabytes.
     """
     import resource
 
@@ -32,12 +31,7 @@ def bounded_memory(most: int) -> Iterator[None]:
 
 
 def derivative(value: Any, given: list[Any], grads: Any) -> list[Any]:
-    """What a callback's result passes back to its arguments: a row for each that needs one.
-
-    Raises:
-        RuntimeError: the gradients do not fit the result.
-        TypeError: they are no list of tensors.
-    """
+    """What a callback's result passes back to its arguments: a row for each that needs one."""
     import torch
 
     leaves = [x for x in given if isinstance(x, torch.Tensor) and x.requires_grad]
@@ -60,25 +54,21 @@ def packed(answer: dict[str, Any], keep: wire.Hold) -> bytes:
 
 
 def call_back(callbacks: list[Callable[..., Any]], reply: dict[str, Any]) -> dict[str, Any]:
-    """Call what the submission asks for.
-
-    Raises:
-        WireError: the request is malformed.
-    """
+    """Call what the submission asks for."""
     number, args, kwargs = reply["callback"], reply.get("args"), reply.get("kwargs")
     if type(number) is not int or not 0 <= number < len(callbacks):
         raise wire.WireError("unknown callback")
     if type(args) is not list or type(kwargs) is not dict:
         raise wire.WireError("malformed callback")
     given = wire.arrays([args, kwargs])
-    before = [wire.raw(x) for x in given]
+    before = [wire.digest(x) for x in given]
     try:
         with bounded_memory(MAX_CALLBACK_BYTES):
             value = callbacks[number](*args, **kwargs)
             if "grads" in reply:
                 return {"ok": derivative(value, given, reply["grads"])}
         answer = {"ok": value}
-        if any(wire.raw(x) != old for x, old in zip(given, before, strict=True)):
+        if any(wire.digest(x) != old for x, old in zip(given, before, strict=True)):
             answer["written"] = given
         return answer
     except Exception as error:

@@ -1,11 +1,10 @@
-"""Who is in the class, by a CSV of the learning platform: who hands in nothing has a row too."""
+"""Who is in the class, by a CSV of the learning platform."""
 
 import csv
-import dataclasses
 import io
 from pathlib import Path
 
-from attn_course.grading.collect import CollectError, HandIn
+from attn_course.grading.collect import CollectError
 
 # Canvas: gradebook export; Moodle: grading worksheet; the last: nbgrader db student import
 IDS = ("ID", "Identifier", "id")
@@ -13,11 +12,7 @@ NAMES = (("Student",), ("Full name",), ("first_name", "last_name"))
 
 
 def read_class(path: Path) -> dict[str, str]:
-    """Names by student id, as the platform numbers its files.
-
-    Raises:
-        CollectError: the file cannot be read, or is none of the three.
-    """
+    """Names by student id, as the platform numbers its files."""
     try:
         rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -34,17 +29,8 @@ def read_class(path: Path) -> dict[str, str]:
     for row in rows:
         student = (row[key] or "").strip().removeprefix("Participant ")
         if student:  # Canvas has a row of points without one
-            found[student] = " ".join(filter(None, ((row[part] or "").strip() for part in parts)))
+            name = " ".join(filter(None, ((row[part] or "").strip() for part in parts)))
+            found[student] = " ".join(
+                reversed(name.split(", ", 1))
+            )  # Canvas has the last one first
     return found
-
-
-def with_class(hand_ins: list[HandIn], students: dict[str, str]) -> list[HandIn]:
-    """A hand-in for everyone of the class, with the names of the list; strangers have a note."""
-    found = {item.student: item for item in hand_ins}
-    for student, name in students.items():
-        item = found.get(student, HandIn(student=student, data=None))
-        found[student] = dataclasses.replace(item, name=name or item.name)
-    for student in found.keys() - students.keys():
-        note = "; ".join(filter(None, (found[student].note, "not on the class list")))
-        found[student] = dataclasses.replace(found[student], note=note)
-    return sorted(found.values(), key=lambda item: item.student)

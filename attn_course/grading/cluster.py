@@ -13,11 +13,7 @@ WORKER_SECONDS = 60
 
 
 def run_dask(first: Task, tasks: Sequence[Task], settings: Settings, *, address: str) -> Results:
-    """Grade on an existing dask.distributed cluster; dask runs the tasks of a lost worker again.
-
-    Raises:
-        SandboxError: the scheduler does not answer, a jail does not start, dask is not installed.
-    """
+    """Grade on an existing dask.distributed cluster; dask runs the tasks of a lost worker again."""
     try:
         from distributed import Client, KilledWorker, as_completed
     except ImportError:

@@ -8,13 +8,11 @@ import re
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from attn_course.exercises.submission import MAX_BYTES, Unreadable, read_file
 
-MAX_MEMBERS = 20_000
 MAX_NAME = 100  # bytes; a gradebook holds 128 characters, a folder's name 255 bytes
 # Students choose the file, and in Moodle the name as well: either may look like a mark of the
 # platform. Canvas leaves no underscore in a name, so its first mark counts; Moodle's may be any.
@@ -45,6 +43,7 @@ class HandIn:
         note: what was unusual about the file.
         name: display name, when the platform gives one.
         place: how the platform begins the names of this student's files, for a zip of feedback.
+        listed: the name is that of the class list.
     """
 
     student: str
@@ -54,6 +53,7 @@ class HandIn:
     note: str = ""
     name: str = ""
     place: str = ""
+    listed: bool = False
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -61,26 +61,25 @@ class HandIn:
         return tuple(filter(None, (self.note, "late" if self.late else "")))
 
 
-def collect(source: Path, slug: str) -> list[HandIn]:
+def collect(source: Path, slug: str, students: dict[str, str] | None = None) -> list[HandIn]:
     """Everything that was handed in for an assignment, sorted by student.
 
     Args:
         source: a folder ``<student>/<slug>/<slug>.ipynb``, one notebook, or a zip.
         slug: the assignment.
+        students: names of the class by id: each has a hand-in, strangers have a note.
 
     Raises:
         CollectError: nothing of the kind is there, or the zip is not safe to read.
     """
     if source.is_dir():
-        students = [p for p in source.iterdir() if p.is_dir() and not p.name.startswith(".")]
-        found = [_readable(student, slug) for student in sorted(students)]
+        folders = [p for p in source.iterdir() if p.is_dir() and not p.name.startswith(".")]
+        found = [_folder(student, slug) for student in sorted(folders)]
     elif source.suffix == ".ipynb" and source.exists():
         found = [HandIn(student=source.stem, data=_read(source))]
     elif source.is_file() and zipfile.is_zipfile(source):
         try:
             found = _archive(source, slug)
-        except CollectError:
-            raise
         except DAMAGED as error:
             raise CollectError(
                 f"{source.name}: the zip is damaged ({error}): export it again"
@@ -88,12 +87,27 @@ def collect(source: Path, slug: str) -> list[HandIn]:
     else:
         got = source.name if source.exists() else f"no {source}"
         raise CollectError(f"SUBMISSIONS: expected a folder, a notebook or a zip, got {got}")
-    if not found:
+    handed = {hand_in.student: hand_in for hand_in in map(_printable, found)}
+    if students:
+        handed = _of_class(handed, students)
+    if not handed:
         raise CollectError(
             f"no submission in {source}: expected <student>/{slug}/{slug}.ipynb, "
             "or a zip as Canvas or Moodle export it"
         )
-    return sorted(map(_printable, found), key=lambda hand_in: hand_in.student)
+    return [handed[student] for student in sorted(handed)]
+
+
+def _of_class(handed: dict[str, HandIn], students: dict[str, str]) -> dict[str, HandIn]:
+    """A hand-in for everyone of the class, with the names of the list; strangers have a note."""
+    found = {}
+    for student in handed | students:
+        item = handed.get(student, HandIn(student=student, data=None))
+        stranger = "" if student in students else "not on the class list"
+        note = "; ".join(filter(None, (item.note, stranger)))
+        name, listed = students.get(student) or item.name, bool(students.get(student))
+        found[student] = dataclasses.replace(item, name=name, note=note, listed=listed)
+    return found
 
 
 def _printable(hand_in: HandIn) -> HandIn:
@@ -119,46 +133,49 @@ def _read(path: Path) -> bytes | str:
         return f"{path.name}: {error}"
 
 
-def _readable(student: Path, slug: str) -> HandIn:
-    """One student's folder; one that may not be looked into costs nobody else the marks."""
-    try:
-        return _folder(student, slug)
-    except OSError as error:
-        return HandIn(student=student.name, data=f"{slug}: it cannot be read: {error.strerror}")
-
-
 def _folder(student: Path, slug: str) -> HandIn:
-    """One student's folder in nbgrader's layout; one notebook of another name is taken for it."""
-    folder = student / slug
-    for link in (student, folder):
-        if link.is_symlink():
-            why = f"{link.name}: it is a symbolic link, which could lead to anyone's work"
-            return HandIn(student=student.name, data=why)
-    submitted = _time(_read(folder / "timestamp.txt"))
-    notebook, note = folder / f"{slug}.ipynb", ""
-    if not notebook.exists() and not notebook.is_symlink():
+    """One student's folder in nbgrader's layout; that it cannot be read is theirs alone."""
+    folder, submitted = student / slug, None
+    try:
+        for link in (student, folder):
+            if link.is_symlink():
+                why = f"{link.name}: it is a symbolic link, which could lead to anyone's work"
+                return HandIn(student=student.name, data=why)
+        submitted = _time(_read(folder / "timestamp.txt"))
         place = folder if folder.is_dir() else student
-        files = [p for p in place.iterdir() if _is_notebook(p.name) or not p.is_dir()]
-        others = [p for p in files if _is_notebook(p.name)]
-        if len(others) != 1:
-            data = _no_notebook(slug, (p.name for p in files))
-            return HandIn(student=student.name, data=data, submitted=submitted)
-        notebook, note = others[0], f"the file was named {others[0].name}"
-    return HandIn(student=student.name, data=_read(notebook), submitted=submitted, note=note)
+        files = [p for p in sorted(place.iterdir()) if _is_notebook(p.name) or not p.is_dir()]
+        best, said = _chosen(slug, [path.name for path in files])
+        data, note = (said, "") if best is None else (_read(files[best]), said or "")
+    except OSError as error:
+        data, note = f"{slug}: it cannot be read: {error.strerror}", ""
+    return HandIn(student=student.name, data=data, submitted=submitted, note=note)
 
 
 def _is_notebook(name: str) -> bool:
     return name.lower().endswith(".ipynb") and not name.startswith("._")
 
 
-def _no_notebook(slug: str, files: Iterable[str]) -> str | None:
-    """Why none of these can be taken for the notebook; None where nothing was handed in."""
+def _chosen(slug: str, files: list[str]) -> tuple[int | None, str | None]:
+    """The notebook among a student's files: of the assignment's name, the last attempt; else one.
+
+    Returns:
+        Its place and what was unusual, or None and why there is none: None if nothing was sent.
+    """
+    notebooks = [place for place, name in enumerate(files) if _is_notebook(name)]
+    pattern = re.compile(rf"{re.escape(slug)}(?:-(\d{{1,9}}))?\.ipynb", re.IGNORECASE)
+    attempts = [(int(m[1] or 0), -n) for n in notebooks if (m := pattern.fullmatch(files[n]))]
+    if attempts:
+        best = -max(attempts)[1]
+        many = len(notebooks) > 1
+        return best, f"{files[best]} was taken of {len(notebooks)}" if many else ""
+    if len(notebooks) == 1:
+        return notebooks[0], f"the file was named {files[notebooks[0]]}"
+    if notebooks:
+        why = f"{slug}.ipynb is missing and {len(notebooks)} notebooks of other names are there: "
+        return None, why + ", ".join(sorted(files[n] for n in notebooks)[:3])
     nobodys = ("timestamp.txt", ".DS_Store")
     names = sorted(name for name in files if name not in nobodys and not name.startswith("._"))
-    if others := [name for name in names if _is_notebook(name)]:
-        why = f"{slug}.ipynb is missing and {len(others)} notebooks of other names are there"
-        return f"{why}: {', '.join(others[:3])}"
-    return f"no notebook was handed in, only {', '.join(names[:3])}" if names else None
+    return None, f"no notebook was handed in, only {', '.join(names[:3])}" if names else None
 
 
 def _time(data: bytes | str) -> datetime.datetime | None:
@@ -173,66 +190,50 @@ def _time(data: bytes | str) -> datetime.datetime | None:
         return None
 
 
-def _archive(source: Path, slug: str) -> list[HandIn]:
-    """Members are read in memory, one for each student, and never unpacked."""
-    with zipfile.ZipFile(source) as archive:
-        members = [info for info in archive.infolist() if not info.is_dir()]
-        if len(members) > MAX_MEMBERS:
-            count = f"{len(members)} members, the limit is {MAX_MEMBERS}"
-            raise CollectError(f"{source.name}: refused: {count}")
-        by_student: dict[str, list[_Member]] = {}
-        for info in members:
-            why = _refusal(info)
-            parts = (info.filename.replace("\\", "_") if why else info.filename).split("/")
-            path = PurePosixPath(*(part for part in parts if part not in ("", ".", "..")))
-            if path.name.startswith("._") or {"__MACOSX", ".ipynb_checkpoints"} & set(path.parts):
-                continue
-            for member in _of_students(
-                path, slug, _Member("", "", False, path.name, info, why=why)
-            ):
-                by_student.setdefault(member.student, []).append(member)
-        return [_best(archive, slug, found) for found in by_student.values()]
-
-
 @dataclasses.dataclass(frozen=True)
 class _Member:
-    student: str
-    name: str
-    late: bool
-    file: str
+    """A file of a zip, and whose it may be."""
+
     info: zipfile.ZipInfo
+    file: str  # as the student named it
+    student: str = ""
+    name: str = ""
+    late: bool = False
     place: str = ""
     why: str = ""  # it is not taken for anyone's work
 
 
+def _archive(source: Path, slug: str) -> list[HandIn]:
+    """Members are read in memory, one for each student, and never unpacked."""
+    by_student: dict[str, list[_Member]] = {}
+    with zipfile.ZipFile(source) as archive:
+        for info in archive.infolist():
+            why = _refusal(info)
+            parts = (info.filename.replace("\\", "_") if why else info.filename).split("/")
+            path = PurePosixPath(*(part for part in parts if part not in ("", ".", "..")))
+            hidden = path.name.startswith("._") or {"__MACOSX", ".ipynb_checkpoints"} & set(parts)
+            if info.is_dir() or hidden:
+                continue
+            for member in _of_students(path, slug, _Member(info, path.name, why=why)):
+                by_student.setdefault(member.student, []).append(member)
+        return [_best(archive, slug, found) for found in by_student.values()]
+
+
 def _best(archive: zipfile.ZipFile, slug: str, members: list[_Member]) -> HandIn:
-    """The notebook of one student: the assignment's own name first, its last attempt, else one."""
-    first = next((m for m in members if not m.why), members[0])
+    """What one student handed in; a member that is refused is noted, or is why there is nothing."""
+    good = [m for m in members if not m.why]
+    first = (good or members)[0]
     # nbgrader writes a file of this name; beside what a platform exports, the student did
-    times = [
-        _time(_member(archive, m.info))
-        for m in members
-        if m.file == "timestamp.txt" and not m.place
-    ]
+    exported = any(m.place for m in members)
+    times = [m.info for m in good if m.file == "timestamp.txt" and not exported]
     refused = "; ".join(dict.fromkeys(m.why for m in members if m.why))
-    notebooks = [m for m in members if _is_notebook(m.file) and not m.why]
-    pattern = re.compile(rf"{re.escape(slug)}(?:-(\d{{1,9}}))?\.ipynb", re.IGNORECASE)
-    attempts = [(int(m[1] or 0), n) for n in notebooks if (m := pattern.fullmatch(n.file))]
-    content: bytes | str | None
-    content, note = refused or _no_notebook(slug, (member.file for member in members)), ""
-    if attempts:
-        best = max(attempts, key=lambda pair: pair[0])[1]
-        content = _member(archive, best.info)
-        note = f"{best.file} was taken of {len(notebooks)}" if len(notebooks) > 1 else ""
-    elif len(notebooks) == 1:
-        content = _member(archive, notebooks[0].info)
-        note = f"the file was named {notebooks[0].file}"
+    best, said = _chosen(slug, [m.file for m in good])
     return HandIn(
         student=first.student,
-        data=content,
-        submitted=times[-1] if times else None,
-        late=any(member.late for member in members if not member.why),
-        note="; ".join(filter(None, (note, refused if notebooks else ""))),
+        data=refused or said if best is None else _member(archive, good[best].info),
+        submitted=_time(_member(archive, times[-1])) if times else None,
+        late=any(m.late for m in good),
+        note="" if best is None else "; ".join(filter(None, (said, refused))),
         name=first.name,
         place=first.place,
     )
@@ -275,7 +276,7 @@ def _of_students(path: PurePosixPath, slug: str, member: _Member) -> list[_Membe
             place = f"{folder}/"
             return _one_or_unclear(folder, [of(m["id"], name=who, place=place) for who, m in marks])
         if folder == slug and number > 0:  # nbgrader's: what lies deeper is the student's own
-            return [of(path.parts[number - 1])]
+            return [of(path.parts[number - 1], file="/".join(path.parts[number + 1 :]))]
     name, found = path.name, list[_Member]()
     if sent := CANVAS.fullmatch(name):
         late, place = sent["late"] is not None, name.removesuffix(sent["file"])

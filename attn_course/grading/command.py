@@ -5,7 +5,7 @@ Exit status: 0 when everything was graded; 1 when some submission could not be, 
 130 when it was interrupted (run it again to go on).
 """
 
-import errno
+import functools
 import json
 import sys
 from collections import Counter
@@ -16,7 +16,7 @@ from typing import Any
 from attn_course.exercises.assignment import load_assignment
 from attn_course.exercises.submission import OTHER_VERSION, look_at
 from attn_course.grading import exports
-from attn_course.grading.classlist import read_class, with_class
+from attn_course.grading.classlist import read_class
 from attn_course.grading.collect import CollectError, collect
 from attn_course.grading.errors import SandboxError
 from attn_course.grading.feedback import write_feedback
@@ -29,11 +29,7 @@ from attn_course.grading.term import term_table
 
 
 def instructor_notebook(slug: str, root: Path, given: Path | None) -> bytes:
-    """The instructor's version: the file given, this checkout's source, or nbgrader's.
-
-    Raises:
-        CollectError: there is none.
-    """
+    """The instructor's version: the file given, this checkout's source, or nbgrader's."""
     if given is not None:
         if not given.is_file():
             raise CollectError(f"--source: expected an instructor's notebook, got no file {given}")
@@ -75,6 +71,29 @@ def _say(message: str) -> None:
     print(f"attn-course: {message}", file=sys.stderr)
 
 
+def _told(command: Callable[..., int]) -> Callable[..., int]:
+    """The command, with what stops it as a line and an exit status."""
+
+    @functools.wraps(command)
+    def carried_out(*args: Any, **settings: Any) -> int:
+        try:
+            return command(*args, **settings)
+        except KeyboardInterrupt:
+            _say("interrupted; run the same command again to go on")
+            return 130
+        except SandboxError as error:
+            _say(f"error: {error}")
+            return 3
+        except (GradebookError, JournalError, ValueError) as error:
+            _say(f"error: {error}")
+        except OSError as error:
+            _say(f"error: {_explained(error)}; run the same command again to go on")
+        return 2
+
+    return carried_out
+
+
+@_told
 def grade(
     submissions: Path,
     *,
@@ -99,42 +118,23 @@ def grade(
     Returns:
         The exit status.
     """
-    journal = root / ".attn-grading" / f"{exports.file_name(slug)}.jsonl"
-    try:
-        exports.to_csv([], slug, form=csv_form)  # an unknown form is refused before the grading
-        hand_ins = collect(submissions, slug)
-        if class_list is not None:
-            hand_ins = with_class(hand_ins, read_class(class_list))
-        notebook = instructor_notebook(slug, root, source)
-        if not settings["sandbox"]:
-            _say("warning: --no-sandbox: every submission can read and change what you can")
-        results = grade_class(
-            hand_ins,
-            notebook=notebook,
-            slug=slug,
-            gradebook=None if gradebook == "none" else gradebook,
-            root=root,
-            journal=journal,
-            limits=Limits(wall_seconds=timeout, call_seconds=call_timeout),
-            private=[submissions, *([source] if source else [])],
-            progress=Progress(),
-            **settings,
-        )
-    except KeyboardInterrupt:
-        _say("interrupted; run the same command again to go on")
-        return 130
-    except SandboxError as error:
-        hint = (
-            "" if settings["scheduler"] else " (--no-sandbox grades without it, at your own risk)"
-        )
-        _say(f"error: {error}{hint}")
-        return 3
-    except (GradebookError, JournalError, ValueError) as error:
-        _say(f"error: {error}")
-        return 2
-    except OSError as error:
-        _say(f"error: {_explained(error)}; run the same command again to go on")
-        return 2
+    exports.to_csv([], slug, form=csv_form)  # an unknown form is refused before the grading
+    hand_ins = collect(submissions, slug, read_class(class_list) if class_list else None)
+    notebook = instructor_notebook(slug, root, source)
+    if not settings["sandbox"]:
+        _say("warning: --no-sandbox: every submission can read and change what you can")
+    results = grade_class(
+        hand_ins,
+        notebook=notebook,
+        slug=slug,
+        gradebook=None if gradebook == "none" else gradebook,
+        root=root,
+        journal=root / ".attn-grading" / f"{exports.file_names([slug])[slug]}.jsonl",
+        limits=Limits(wall_seconds=timeout, call_seconds=call_timeout),
+        private=[submissions, *([source] if source else [])],
+        progress=Progress(),
+        **settings,
+    )
     places = {item.student: item.place for item in hand_ins}
     forms: list[tuple[str | Path | None, Callable[[Any], object]]] = [
         (gradescope, lambda path: exports.write_gradescope(results, path)),
@@ -142,75 +142,55 @@ def grade(
         (feedback, lambda path: write_feedback(results, path, places)),
         (json_path, lambda path: _put(path, json.dumps(exports.to_json(results, slug), indent=2))),
     ]
-    failed = False
+    status = 0 if all(result.status == "graded" for result in results) else 1
     for target, write in forms:
         try:
             if target is not None:
                 write(target)
         except OSError as error:  # the other forms are written all the same
-            failed = True
+            status = 2
             _say(f"error: graded, but not written: {_explained(error, str(target))}")
     if "-" not in (json_path, csv_path):
         _table(results)
     written = sum(load_assignment(notebook, slug).manual.values())
     if gradebook == "none" and written and not settings["tests_only"]:
         _say(
-            f"the written answers ({written:g} points) are not in these marks nor in their "
-            "maximum, as they are graded in a gradebook: leave --gradebook none out to have them, "
-            "or add --tests-only"
+            f"the written answers ({written:g} points) are in no mark and in no maximum, as they "
+            "are graded in a gradebook: leave --gradebook none out, or add --tests-only"
         )
-    if failed:
-        return 2
-    return 0 if all(result.status == "graded" for result in results) else 1
+    return status
 
 
-def precheck(
-    submissions: Path, *, slug: str, root: Path, source: Path | None, as_json: bool
-) -> int:
+@_told
+def precheck(submissions: Path, *, slug: str, root: Path, source: Path | None) -> int:
     """What ``grade`` would say of the files alone, without running anything of them.
 
     Returns:
         0 when every file can be graded in full, 1 when a person must look, 2 for a wrong command.
     """
-    try:
-        hand_ins = collect(submissions, slug)
-        assignment = load_assignment(instructor_notebook(slug, root, source), slug)
-    except ValueError as error:
-        _say(f"error: {error}")
-        return 2
-    rows: list[dict[str, Any]] = []
+    hand_ins = collect(submissions, slug)
+    assignment = load_assignment(instructor_notebook(slug, root, source), slug)
+    ready = True
     for item in hand_ins:
         status, reason, found = look_at(item.data, assignment)
+        ready = ready and status == "graded"
         notes = [*item.notes, *(found.notes if found else ())]
-        ready = "ready" if status == "graded" else status
-        who = {"student": item.student, "name": item.name}
-        rows.append({**who, "status": ready, "reason": reason, "notes": notes})
-    if as_json:
-        print(json.dumps(rows, indent=2))
-    else:
-        for row in rows:
-            more = [note for note in row["notes"] if note not in row["reason"]]
-            said = "; ".join(filter(None, [row["reason"], *more]))
-            who = row["student"] + (f" ({row['name']})" if row["name"] else "")
-            print(f"{who}: {row['status']}" + (f": {said}" if said else ""))
-    return 0 if all(row["status"] == "ready" for row in rows) else 1
+        said = [reason, *(note for note in notes if note not in reason)]
+        who = item.student + (f" ({item.name})" if item.name else "")
+        told = "; ".join(filter(None, said))
+        print(": ".join(filter(None, (who, status.replace("graded", "ready"), told))))
+    return 0 if ready else 1
 
 
+@_told
 def term(tables: list[Path], *, csv_path: str, **settings: Any) -> int:
     """The tables of several assignments as one; ``settings`` are those of ``term_table``.
 
     Returns:
         0 when everyone has a total, 1 when somebody has none, 2 for a wrong command.
     """
-    try:
-        found = term_table(tables, **settings)
-        _put(csv_path, exports.csv_text(found))
-    except ValueError as error:
-        _say(f"error: {error}")
-        return 2
-    except OSError as error:
-        _say(f"error: not written: {_explained(error, csv_path)}")
-        return 2
+    found = term_table(tables, **settings)
+    _put(csv_path, exports.csv_text([], found))
     totals = [float(row[-2]) for row in found[1:] if row[-2]]
     mean = f", mean {sum(totals) / len(totals):.2f} %" if totals else ""
     _say(f"{len(totals)} of {len(found) - 1} have a total{mean}; the last column says why not")
@@ -226,28 +206,7 @@ def _put(target: str, text: str) -> None:
 
 
 def _explained(error: OSError, target: str = "") -> str:
-    name = error.filename or target
-    text = f"{name}: {error.strerror or error}" if name else str(error.strerror or error)
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        text += ": free some space on that disk"
-    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        text += ": choose a place that you may write to"
-    return text
-
-
-def _tell_versions(results: list[Result]) -> None:
-    """Which hand-ins are of another version of the set, and how to grade them by their own."""
-    notes = [n for result in results for n in result.notes if n.startswith(OTHER_VERSION)]
-    for note, count in Counter(notes).most_common():
-        theirs, ours = note.removeprefix(OTHER_VERSION).split("; graded by ")
-        slug = results[0].assignment
-        how = (
-            f"'git log -S {theirs} -- exercises/{slug}' finds its commit, and --source takes the "
-            "instructor's notebook that is built there"
-            if theirs[0].isdigit()
-            else "--source takes an instructor's notebook that is built from an older commit"
-        )
-        print(f"{count} of another version ({theirs}), graded by {ours}, cell by cell; {how}")
+    return ": ".join(filter(None, (error.filename or target, error.strerror or str(error))))
 
 
 def _table(results: list[Result]) -> None:
@@ -264,7 +223,9 @@ def _table(results: list[Result]) -> None:
     if late:
         lost = sum(result.late_penalty for result in late)
         print(f"{len(late)} came late; the late policy took {lost:g} points off")
-    _tell_versions(results)
+    notes = [n for result in results for n in result.notes if n.startswith(OTHER_VERSION)]
+    for note, count in Counter(notes).most_common():
+        print(f"{count} of {note}")
     if stale := sum(any(n.endswith(CHANGED) for n in result.notes) for result in results):
         print(f"{stale} changed an answer after a person had graded it: formgrader lists them")
     if waiting := sum(bool(result.pending) for result in results):

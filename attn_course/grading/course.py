@@ -15,11 +15,7 @@ class CourseError(ValueError):
 
 
 def open_course(root: Path) -> Any:
-    """nbgrader's ``CourseDirectory`` with the settings that its own commands would use in a folder.
-
-    Raises:
-        CourseError: ``nbgrader_config.py`` cannot be read.
-    """
+    """nbgrader's ``CourseDirectory`` with the settings that its commands would use in a folder."""
     from jupyter_core.paths import jupyter_config_path
     from nbgrader.apps import NbGrader
     from nbgrader.coursedir import CourseDirectory
@@ -36,6 +32,16 @@ def open_course(root: Path) -> Any:
     if "root" not in app.config.CourseDirectory:
         course.root = str(root.resolve())
     return course
+
+
+def hides_staff_cells(course: Any) -> bool:
+    """Whether ``generate_feedback`` leaves out what stands in formgrader for whoever grades."""
+    from nbgrader.converters import GenerateFeedback
+
+    from attn_course.grading.staff import WithoutStaffCells
+
+    steps = GenerateFeedback(coursedir=course, config=course.config).preprocessors
+    return any(issubclass(step, WithoutStaffCells) for step in steps)
 
 
 def late_penalty(course: Any, student: str, score: float, seconds: float) -> float | None:

@@ -3,16 +3,23 @@
 import builtins
 from typing import Any
 
-# Python's own exceptions that cannot be made from a text alone, and those that end a loop of ours.
-AWKWARD = (SyntaxError, UnicodeError, BaseExceptionGroup, StopIteration, StopAsyncIteration)
+# Python's own exceptions that cannot be made from a text alone, or not by another name, and those
+# that end a loop of ours.
+AWKWARD = (
+    *(SyntaxError, UnicodeError, BaseExceptionGroup, MemoryError),
+    *(StopIteration, StopAsyncIteration),
+)
 
 
 class SandboxError(RuntimeError):
-    """The jail cannot be used on this machine; the text says what to do."""
+    """The jail cannot be used on this machine; the text says what to do.
+
+    Whatever starts a jail may raise it.
+    """
 
 
 class SubmissionLost(Exception):
-    """The submission's process died or answered garbage.
+    """The submission's process died or answered garbage; whatever asks it may raise this.
 
     Not a ``RuntimeError`` or any other kind that a test may expect: a crash is no right answer.
     """
@@ -39,9 +46,6 @@ def student_error(described: Any) -> Exception:
     A builtin exception comes back as itself, so that a test cell can expect ``ValueError``; any
     other as a :class:`StudentError` of the same name that derives from the nearest builtin one.
     ``__attn_place__`` says where in the submission it was raised.
-
-    Args:
-        described: what the worker said; taken as hostile.
     """
     described = described if type(described) is dict else {}
     name, text = said(described.get("type"), 80) or "Exception", said(described.get("text"), 2000)
@@ -50,10 +54,12 @@ def student_error(described: Any) -> Exception:
 
         return GradientMissing(text)
     kinds = described.get("kinds")
-    known = [k for k in map(_builtin, kinds if type(kinds) is list else ()) if k is not None]
-    nearest = known[0] if known else Exception
-    error_type = nearest if nearest.__name__ == name else _named(name, nearest)
-    error = error_type.__new__(error_type)
+    known = filter(None, map(_builtin, kinds if type(kinds) is list else ()))
+    kind = nearest = next(known, Exception)
+    if kind.__name__ != name:
+        label = name if name.isidentifier() else "StudentError"
+        kind = type(label, (StudentError, nearest), {})
+    error = kind.__new__(kind)
     error.args = (text,)
     where = described.get("where")
     if type(where) in (list, tuple) and len(where) == 3 and type(where[1]) is int:
@@ -72,11 +78,3 @@ def _builtin(name: object) -> type[Exception] | None:
     if not isinstance(found, type) or not issubclass(found, Exception):
         return None
     return None if issubclass(found, AWKWARD) else found
-
-
-def _named(name: str, nearest: type[Exception]) -> type[Exception]:
-    label = name if name.isidentifier() else "StudentError"
-    try:
-        return type(label, (StudentError, nearest), {})
-    except TypeError:
-        return type(label, (StudentError,), {})

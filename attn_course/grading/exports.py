@@ -14,7 +14,6 @@ from urllib.parse import quote
 
 from attn_course.grading.results import Result
 
-FORMS = ("plain", "canvas", "moodle")
 WORDS = {
     "missing": "Nothing was handed in.",
     "unreadable": "Your file is no notebook that can be read. Please hand it in again.",
@@ -67,12 +66,10 @@ def to_gradescope(result: Result) -> dict[str, Any]:
 
 def write_gradescope(results: Sequence[Result], path: Path) -> None:
     """Write ``results.json`` for one submission, or ``<student>.json`` in a folder for several."""
-    if len(results) == 1 and path.suffix == ".json":
-        write_text(path, json.dumps(to_gradescope(results[0]), indent=2))
-        return
     names = file_names(result.student for result in results)
     for result in results:
-        target = path / f"{names[result.student]}.json"
+        alone = len(results) == 1 and path.suffix == ".json"
+        target = path if alone else path / f"{names[result.student]}.json"
         write_text(target, json.dumps(to_gradescope(result), indent=2))
 
 
@@ -86,43 +83,55 @@ def to_csv(results: Sequence[Result], assignment: str, *, form: str = "plain") -
         results: of one assignment.
         assignment: its name, the title of the column.
         form: ``plain``, or the import form of ``canvas`` or ``moodle``.
-
-    Raises:
-        ValueError: an unknown form.
     """
     if form not in FORMS:
         raise ValueError(f"csv form: expected one of {', '.join(FORMS)}, got {form!r}")
-    titles: list[list[str]]
-    if form == "plain":
-        columns = ["student", "name", "assignment", "score", "max_score", "pending", "late"]
-        titles = [[*columns, "late_penalty", "status", "reason", "notes"]]
-    elif form == "canvas":
-        most = results[0].max_score if results else 0.0
-        fixed = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
-        titles = [[*fixed, assignment], ["    Points Possible", "", "", "", "", f"{most:g}"]]
-    else:  # Moodle takes no file without the column of the time
-        columns = ["Identifier", "Full name", "Grade", "Maximum Grade", "Last modified (grade)"]
-        titles = [[*columns, "Feedback comments"]]
-    return csv_text((_row(result, assignment, form) for result in results), titles)
+    return csv_text(*FORMS[form](results, assignment))
 
 
-def _row(r: Result, assignment: str, form: str) -> list[str]:
-    mark = "" if r.score is None else f"{r.score:g}"
-    final = "" if r.pending else mark
-    whole = f"{r.max_score:g}"
-    if form == "plain":
-        late = "late" if "late" in r.notes else ""
-        marks = [mark, whole, " ".join(r.pending), late, f"{r.late_penalty:g}"]
+Table = tuple[list[list[str]], list[list[str]]]  # titles, rows
+
+
+def _plain(results: Sequence[Result], assignment: str) -> Table:
+    columns = ["student", "name", "assignment", "score", "max_score", "pending", "late"]
+    rows = []
+    for r in results:
+        marks = [_mark(r.score), _mark(r.max_score), " ".join(r.pending)]
+        late = ["late" if "late" in r.notes else "", _mark(r.late_penalty)]
         notes = "; ".join(note for note in r.notes if note != "late")
-        return [r.student, r.name, assignment, *marks, r.status, r.reason, notes]
-    if form == "canvas":
-        return [r.name or r.student, r.student, "", "", "", final]
-    who = f"Participant {r.student}" if r.student.isdigit() else r.student
-    said = escape(_for_student(r), quote=False)  # Moodle shows it as HTML
-    return [who, r.name, final, whole, "", said]
+        rows.append([r.student, r.name, assignment, *marks, *late, r.status, r.reason, notes])
+    return [[*columns, "late_penalty", "status", "reason", "notes"]], rows
 
 
-def csv_text(rows: Iterable[Sequence[str]], titles: Iterable[Sequence[str]] = ()) -> str:
+def _canvas(results: Sequence[Result], assignment: str) -> Table:
+    columns = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", assignment]
+    most = _mark(results[0].max_score if results else 0.0)
+    rows = [[r.name or r.student, r.student, "", "", "", _final(r)] for r in results]
+    return [columns, ["    Points Possible", "", "", "", "", most]], rows
+
+
+def _moodle(results: Sequence[Result], assignment: str) -> Table:
+    columns = ["Identifier", "Full name", "Grade", "Maximum Grade", "Last modified (grade)"]
+    rows = []
+    for r in results:
+        who = f"Participant {r.student}" if r.student.isdigit() else r.student
+        said = escape(_for_student(r), quote=False)  # Moodle shows it as HTML
+        rows.append([who, r.name, _final(r), _mark(r.max_score), "", said])
+    return [[*columns, "Feedback comments"]], rows  # it takes none without the column of the time
+
+
+FORMS = {"plain": _plain, "canvas": _canvas, "moodle": _moodle}
+
+
+def _mark(points: float | None) -> str:
+    return "" if points is None else f"{points:g}"
+
+
+def _final(result: Result) -> str:
+    return "" if result.pending else _mark(result.score)
+
+
+def csv_text(titles: Iterable[Sequence[str]], rows: Iterable[Sequence[str]]) -> str:
     """A table as CSV: ``titles`` as they are, and below them ``rows`` that hold no formula."""
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
@@ -147,26 +156,21 @@ def inert(cell: str) -> str:
     return re.sub(rf"(^|[;|,:\"'])(\s*)(?=[{_FORMULA}])", r"\1\2'", text)
 
 
-def file_name(student: str) -> str:
-    """A file name for a student's id: letters, digits, ``.``, ``_`` and ``-`` stay."""
-    safe = quote(student, safe="._-", errors="surrogatepass")
-    if not safe or safe.startswith(".") or len(safe) > 100:
-        return f"{safe.lstrip('.')[:80]}-{_digest(student)}"
-    return safe
-
-
 def file_names(students: Iterable[str]) -> dict[str, str]:
-    """A file name for each student, different from all others also where case is not told apart."""
-    plain = {student: file_name(student) for student in students}
+    """A file name for each student, different from all others also where case is not told apart.
+
+    Letters, digits, ``.``, ``_`` and ``-`` stay; a hash tells apart what would be one.
+    """
+    plain = {student: quote(student, safe="._-", errors="surrogatepass") for student in students}
     count = Counter(name.casefold() for name in plain.values())
-    return {
-        student: name if count[name.casefold()] == 1 else f"{name[:80]}-{_digest(student)}"
-        for student, name in plain.items()
-    }
-
-
-def _digest(student: str) -> str:
-    return hashlib.sha256(student.encode(errors="surrogatepass")).hexdigest()[:12]
+    found = {}
+    for student, name in plain.items():
+        odd = not name or name.startswith(".") or len(name) > 100
+        if odd or count[name.casefold()] > 1:
+            digest = hashlib.sha256(student.encode(errors="surrogatepass")).hexdigest()[:12]
+            name = f"{name.lstrip('.')[:80]}-{digest}"
+        found[student] = name
+    return found
 
 
 def write_text(path: Path, text: str | bytes) -> None:

@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 
 from attn_course.exercises.assignment import TestResult
-from attn_course.grading.exports import file_name, file_names, write_text
+from attn_course.grading.exports import file_names, write_text
 from attn_course.grading.results import Result
 
 STYLE = """
@@ -84,21 +84,19 @@ def write_feedback(
 ) -> None:
     """Write a page for everyone: ``<student>/<assignment>.html`` in a folder, or a zip.
 
-    Args:
-        results: of one assignment.
-        target: a folder, created when missing, or the name of a zip to write.
-        places: how the learning platform begins the names of a student's files: in a zip so named
-            it finds whose page it is.
+    ``places`` is how the learning platform begins the names of a student's files: in a zip so
+    named it finds whose page it is.
     """
     folders = file_names(result.student for result in results)
-    file = f"{file_name(results[0].assignment)}.html" if results else ""
+    slug = results[0].assignment if results else ""
+    file = f"{file_names([slug])[slug]}.html"
     if target.suffix != ".zip":
         for result in results:
             write_text(target / folders[result.student] / file, feedback_page(result))
         return
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for result in results:
+        for result in (one for one in results if one.status != "missing"):
             place = (places or {}).get(result.student) or f"{folders[result.student]}/"
             archive.writestr(place + file, feedback_page(result))
     write_text(target, packed.getvalue())

@@ -13,16 +13,24 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from attn_course.exercises.assignment import TestResult, grade_metadata, load_assignment
 from attn_course.exercises.release import prepared
-from attn_course.grading.autograded import answers_in, graded_notebook, untouched_answers
+from attn_course.exercises.submission import parse_notebook
+from attn_course.grading.autograded import (
+    answers_in,
+    graded_notebook,
+    model_answers,
+    untouched_answers,
+)
 from attn_course.grading.collect import HandIn
-from attn_course.grading.course import late_penalty, open_course
+from attn_course.grading.course import hides_staff_cells, late_penalty, open_course
 from attn_course.grading.exports import write_text
 from attn_course.grading.results import Result
 
 CHANGED = ": changed after a person had graded it"
+EXTENDED = "marked late by the platform, and not counted as late: the student has an extension"
 
 
 class GradebookError(RuntimeError):
@@ -55,8 +63,9 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
         self._tests = {test.grade_id for test in load_assignment(notebook, slug).tests}
         self._course = open_course(root or Path.cwd())
         saved, self._release = prepared(notebook, slug, self._course)
+        self._models = model_answers(notebook) if hides_staff_cells(self._course) else {}
         url = driver_url(url or self._course.db_url)
-        self._where = without_secrets(url)
+        self._url, self._where = url, without_secrets(url, url)
         self.path: Path | None = None  # of a gradebook that is a file
         if url.startswith("sqlite:///"):
             # nbgrader's commands run in the course's folder
@@ -81,7 +90,7 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
         from sqlalchemy.exc import OperationalError
 
         reason = str(getattr(error, "orig", None) or error).strip() or type(error).__name__
-        reason = without_secrets(reason.splitlines()[0])
+        reason = without_secrets(reason.splitlines()[0], self._url)
         told = "; bring back a copy of it, or name another with --gradebook"
         if " is locked" in reason:
             told = "; close the program that holds it (formgrader, or another 'attn-course grade')"
@@ -95,21 +104,19 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
     def _transaction(self, work: Callable[[], None]) -> None:
         from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-        try:
+        for last in (False, True):
             try:
                 work()
                 self._session.commit()
-            except IntegrityError:  # another run has just written the same rows
-                self._session.rollback()
-                work()
-                self._session.commit()
-        except SQLAlchemyError as error:
-            with contextlib.suppress(SQLAlchemyError):
-                self._session.rollback()
-            raise self._refused("used", error) from None
-        except BaseException:
-            self._session.rollback()
-            raise
+                return
+            except BaseException as error:
+                with contextlib.suppress(SQLAlchemyError):
+                    self._session.rollback()
+                if isinstance(error, IntegrityError) and not last:
+                    continue  # another run has just written the same rows
+                if isinstance(error, SQLAlchemyError):
+                    raise self._refused("used", error) from None
+                raise
 
     def _row(self, model: Any, keys: dict[str, Any], **values: Any) -> Any:
         """The row with these keys, added where there is none, with these values."""
@@ -166,11 +173,7 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
         return rows
 
     def _remove_cell(self, cell: Any) -> None:
-        """A cell that the assignment has no longer; what a person wrote to it is not thrown away.
-
-        Raises:
-            GradebookError: there is such a score or comment.
-        """
+        """A cell that the assignment has no longer, unless a person has written to it."""
         api = self._api
         for model, entered in ((api.Grade, "manual_score"), (api.Comment, "manual_comment")):
             rows = self._session.query(model).filter_by(cell_id=cell.id)
@@ -184,42 +187,43 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
         self._session.delete(cell)
 
     def write(self, result: Result, hand_in: HandIn) -> None:
-        """Record one result; a submission that is missing leaves no row.
-
-        Args:
-            result: what the grader found.
-            hand_in: what it found it in.
-        """
+        """Record one result; a submission that is missing leaves no row."""
         if result.status == "missing":
             return
+        given, page = self._page(hand_in, result)
+        blank = set() if result.score is None else untouched_answers(given, self._release)
         if not self._keeps_notebooks:
-            self._transaction(lambda: self._write(result, hand_in, set()))
+            self._transaction(lambda: self._write(result, hand_in, blank, set()))
             return
-        folder = Path(
-            self._course.format_path(self._course.autograded_directory, result.student, self._slug)
+        name = self._course.format_path(
+            self._course.autograded_directory, result.student, self._slug
         )
-        path = folder / f"{self._slug}.ipynb"
-        page = self._page(hand_in, result)
+        path = Path(name, f"{self._slug}.ipynb")
         old, new = answers_in(path), answers_in(page)
         changed = {name for name in old.keys() & new.keys() if old[name] != new[name]}
-        self._transaction(lambda: self._write(result, hand_in, changed))
+        self._transaction(lambda: self._write(result, hand_in, blank, changed))
         if not path.exists() or path.read_bytes() != page:
             write_text(path, page)
         if hand_in.submitted is not None:
-            write_text(folder / "timestamp.txt", f"{hand_in.submitted} UTC")
+            write_text(path.with_name("timestamp.txt"), f"{hand_in.submitted} UTC")
 
-    def _page(self, hand_in: HandIn, result: Result) -> bytes:
+    def _page(self, hand_in: HandIn, result: Result) -> tuple[list[Any], bytes]:
+        """The cells that were handed in, and what a person sees of them."""
+        data, given = hand_in.data, []
         try:
-            return graded_notebook(hand_in.data, result, self._release)
+            if isinstance(data, bytes) and result.status != "unreadable":
+                given = parse_notebook(data)["cells"]
+            return given, graded_notebook(given, result, self._release, self._models)
         except Exception as error:  # one odd file must not keep the others from their marks
             why = f"{result.status}; it cannot be shown: {type(error).__name__}: {error}"
-            return graded_notebook(None, dataclasses.replace(result, status=why), self._release)
+            shown = dataclasses.replace(result, status=why)
+            return [], graded_notebook([], shown, self._release, self._models)
 
-    def _write(self, result: Result, hand_in: HandIn, changed: set[str]) -> None:
+    def _write(self, result: Result, hand_in: HandIn, blank: set[str], changed: set[str]) -> None:
         api = self._api
         student = self._row(api.Student, {"id": result.student})
         name = re.sub("[<>&]", "", hand_in.name)  # nbgrader's pages take a name for HTML
-        if name and not student.first_name and not student.last_name:
+        if name and (hand_in.listed or not (student.first_name or student.last_name)):
             first, _, student.last_name = name.rpartition(" ")
             student.first_name = first or None
         keys = {"assignment_id": self._assignment.id, "student_id": student.id}
@@ -228,14 +232,16 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
         keys = {"assignment_id": submission.id, "notebook_id": self._notebook.id}
         flag = {} if result.status == "graded" else {"flagged": True}  # a person's own stays
         sheet = self._row(api.SubmittedNotebook, keys, **flag)
-        self._write_grades(result, hand_in, sheet, changed)
-        self._write_comments(sheet)
-        sheet.late_submission_penalty = self._penalty(submission, sheet, hand_in)
-
-    def _write_grades(self, result: Result, hand_in: HandIn, sheet: Any, changed: set[str]) -> None:
         scores = {test.grade_id: test.score for test in result.tests}
-        if result.score is not None and isinstance(hand_in.data, bytes):
-            scores |= dict.fromkeys(untouched_answers(hand_in.data, self._release), 0.0)
+        self._write_cells(scores | dict.fromkeys(blank, 0.0), sheet, changed)
+        seconds, sheet.late_submission_penalty = self._late(submission, hand_in.late), None
+        if seconds > 0:
+            score = sum(_score(grade) or 0.0 for grade in sheet.grades)
+            penalty = late_penalty(self._course, student.id, score, seconds)
+            sheet.late_submission_penalty = penalty
+
+    def _write_cells(self, scores: dict[str, float | None], sheet: Any, changed: set[str]) -> None:
+        """Marks, and rows to comment in: what tests say stands below them in the notebook."""
         known = {grade.cell_id: grade for grade in sheet.grades}
         for name, cell in self._grade_cells.items():
             score = scores.get(name)
@@ -248,36 +254,23 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
                 differs = name in self._tests and grade.auto_score != score
                 manual = grade.needs_manual_grade or differs or name in changed
             grade.auto_score, grade.needs_manual_grade = score, manual
-
-    def _write_comments(self, sheet: Any) -> None:
-        """Rows to comment in; what tests say stands below them in the notebook."""
         for comment in sheet.comments:
             comment.auto_comment = None  # a stock grader's
-        known = {comment.cell_id for comment in sheet.comments}
-        new = [cell for cell in self._commented_cells.values() if cell not in known]
+        commented = {comment.cell_id for comment in sheet.comments}
+        new = [cell for cell in self._commented_cells.values() if cell not in commented]
         sheet.comments.extend(self._api.Comment(cell_id=cell) for cell in new)
 
-    def _penalty(self, submission: Any, sheet: Any, hand_in: HandIn) -> float | None:
-        """By the course's late policy; late by an unknown time counts as late by a second."""
-        seconds = self._seconds_late(submission)
-        seconds = float(hand_in.late) if seconds is None else seconds
-        if seconds <= 0:
-            return None
-        score = sum(_score(grade) or 0.0 for grade in sheet.grades)
-        return late_penalty(self._course, submission.student_id, score, seconds)
+    def _late(self, submission: Any, marked: bool) -> float:
+        """Seconds by which it came late; one where the platform says late, and not by how much.
 
-    def _seconds_late(self, submission: Any) -> float | None:
-        if submission.timestamp is None or self._assignment.duedate is None:
-            return None
-        return float(submission.total_seconds_late)
+        What the platform does not know is an extension: whoever has one is not late by its word.
+        """
+        if submission.timestamp is not None and self._assignment.duedate is not None:
+            return float(submission.total_seconds_late)
+        return float(marked and not submission.extension)
 
     def completed(self, results: Iterable[Result], *, tests_only: bool = False) -> list[Result]:
-        """Results together with what persons entered: marks of the whole assignment.
-
-        Args:
-            results: what the grader found.
-            tests_only: leave written answers out, and their points.
-        """
+        """Results together with what persons entered: marks of the whole assignment."""
         wanted = self._tests if tests_only else self._grade_cells.keys()
         cells = {name: cell for name, cell in self._grade_cells.items() if name in wanted}
         found: list[Result] = []
@@ -315,9 +308,11 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
                 result = dataclasses.replace(result, notes=(*result.notes, told))
             scores = []
         penalty = (sheet.late_submission_penalty or 0.0) if scores else 0.0
-        student, notes = submission.student, result.notes
-        if (self._seconds_late(submission) or 0.0) > 0 and "late" not in notes:
-            notes = (*notes, "late")
+        student, notes = submission.student, [note for note in result.notes if note != "late"]
+        if self._late(submission, "late" in result.notes) > 0:
+            notes.append("late")
+        elif "late" in result.notes and submission.extension:
+            notes.append(EXTENDED)
         regrade = [
             f"{name}{CHANGED}"
             for name, cell in cells.items()
@@ -335,12 +330,8 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
             name=" ".join(filter(None, (student.first_name, student.last_name))),
         )
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._book.close()
-
     def __exit__(self, *args: object) -> None:
-        self.close()
+        self._book.close()
 
 
 def _score(row: Any) -> float | None:
@@ -355,11 +346,18 @@ def driver_url(url: str) -> str:
     return url if "://" in url else f"sqlite:///{url}"
 
 
-def without_secrets(text: str) -> str:
-    """An address, or a text with one, that can be printed: no password in any form of libpq's.
+def without_secrets(text: str, url: str) -> str:
+    """``text``, which may quote ``url``, as it can be printed: no password in any form of libpq's.
 
-    All options behind a question mark go: their names may be percent-encoded.
+    The address loses all from the first colon or question mark to the last @, and all behind a
+    question mark; a driver may have read it in another way, so that no word of these is shown.
     """
-    text = re.sub(r"(://[^\s:/@]*):\S*@", r"\1:***@", text)
-    text = re.sub(r"(://[^\s?]*\?)\S*", r"\1***", text)
+    scheme, _, rest = url.partition("://")
+    user = re.split("[:?]", rest)[0]
+    secret, at, host = rest[len(user) :].rpartition("@")
+    host, _, options = host.partition("?") if "?" not in secret else ("", "", host)
+    text = text.replace(url, f"{scheme}://{user}{':***@' if at else ''}{host}")
+    hidden = f"{secret} {options}"
+    words = set(re.findall(r"\w+", f"{hidden} {unquote(hidden)}")) - set(re.findall(r"\w+", host))
+    text = re.sub(r"\w+", lambda word: "***" if word[0] in words else word[0], text)
     return re.sub(r"(?i)\b(\w*pass\w*|pwd)(\s*=\s*)('(?:\\.|[^'\\])*'|[^\s&]+)", r"\1\2***", text)

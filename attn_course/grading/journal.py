@@ -19,7 +19,7 @@ from attn_course.exercises.assignment import Assignment
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits
 
-VERSION = 5
+VERSION = 6
 LOCK_SECONDS = 2.0  # for the workers of a run that was killed just now
 
 
@@ -43,11 +43,7 @@ def file_key(data: bytes | str | None) -> str:
 
 
 def _locked(path: Path) -> IO[bytes]:
-    """A lock that the system drops when this process ends, however it ends.
-
-    Raises:
-        JournalError: another process holds it.
-    """
+    """A lock that the system drops when this process ends, however it ends."""
     import fcntl
 
     file = path.open("ab")
@@ -72,15 +68,12 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
         seed: with which the instructor's solution is graded, and everyone where the instructor
             named it; None keeps the journal's, or draws one.
         fresh: set what is there aside.
-
-    Raises:
-        JournalError: another run holds it.
     """
 
     def __init__(
         self, path: Path, *, key: str, seed: int | None = None, fresh: bool = False
     ) -> None:
-        self.path = path
+        self.path, self._fixed = path, seed is not None
         self.results: dict[str, tuple[str, Result]] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(path.with_name(path.name + ".lock"))
@@ -91,45 +84,28 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
             raise
 
     def _open(self, key: str, seed: int | None, fresh: bool) -> None:
-        header, lines, length = self._read()
-        same = not fresh and header.get("key") == key and seed in (None, header.get("seed"))
-        self._secret = secrets.token_hex(16)
-        if not fresh and header:
-            try:
-                self.seed = int(header["seed"])
-                self._secret = str(header["secret"])
+        data = self.path.read_bytes() if self.path.exists() else b""
+        length = data.rfind(b"\n") + 1  # a line cut short by a kill is none
+        self._secret, earlier, same = secrets.token_hex(16), None, False
+        with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):  # not ours
+            header, *lines = map(json.loads, data[:length].splitlines())
+            if not fresh:
+                # a regrade draws the same inputs, for each student's last file
+                earlier, self._secret = int(header["seed"]), str(header["secret"])
                 for line in lines:
                     result = Result.from_json(line["result"])
                     self.results[line["student"]] = line["file"], result
-            except (AttributeError, KeyError, TypeError, ValueError):
-                same = False
+                same = header["key"] == key and seed in (None, earlier)
+        self.seed = next(s for s in (seed, earlier, secrets.randbits(31)) if s is not None)
         if same:
-            os.truncate(self.path, length)  # a line cut short by a kill
+            os.truncate(self.path, length)
             self._file = self.path.open("ab")
             return
         self.results.clear()
-        if self.path.exists() and self.path.stat().st_size:
+        if data:
             os.replace(self.path, self.path.with_name(self.path.name + ".old"))
-        if seed is None and not fresh and type(header.get("seed")) is int:
-            seed = header["seed"]  # a regrade draws the same inputs, for each student's last file
-        self.seed = secrets.randbits(31) if seed is None else seed
         self._file = self.path.open("wb")
         self._append({"key": key, "seed": self.seed, "secret": self._secret})
-
-    def _read(self) -> tuple[dict[str, Any], list[dict[str, Any]], int]:
-        """Header, complete lines, and the length of the file up to the last of them."""
-        lines, length = [], 0
-        data = self.path.read_bytes() if self.path.exists() else b""
-        for line in data.splitlines(keepends=True):
-            try:
-                parsed = json.loads(line)
-            except ValueError:
-                break
-            if not line.endswith(b"\n") or not isinstance(parsed, dict):
-                break
-            lines.append(parsed)
-            length += len(line)
-        return (lines[0], lines[1:], length) if lines else ({}, [], 0)
 
     def _append(self, data: dict[str, Any]) -> None:
         self._file.write(json.dumps(data).encode() + b"\n")
@@ -140,18 +116,13 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
         """Whether this student's file is done."""
         return student in self.results and self.results[student][0] == key
 
-    def seed_of(self, student: str, key: str, *, fixed: bool = False) -> int:
+    def seed_of(self, student: str, key: str) -> int:
         """The seed for a student's file, and for no other: a hash that a secret of the run keys.
 
         Feedback names the seed, and with it hidden inputs can be drawn at home: that tells nothing
         of another student's, or of those of a later file.
-
-        Args:
-            student: whose file it is.
-            key: of the file.
-            fixed: the instructor named the seed, and it holds for every file.
         """
-        if fixed:
+        if self._fixed:
             return self.seed
         content = json.dumps([student, key]).encode()
         digest = hmac.digest(self._secret.encode(), content, "sha256")
@@ -162,10 +133,6 @@ class Journal(contextlib.AbstractContextManager["Journal"]):
         self.results[result.student] = key, result
         self._append({"student": result.student, "file": key, "result": result.as_json()})
 
-    def close(self) -> None:
-        """Close the file and let the next run have it."""
+    def __exit__(self, *args: object) -> None:
         self._file.close()
         self._lock.close()
-
-    def __exit__(self, *args: object) -> None:
-        self.close()

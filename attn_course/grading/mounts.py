@@ -26,15 +26,7 @@ def python_roots() -> list[Path]:
 
 
 def hidden_courses(private: Iterable[Path] = ()) -> list[Path]:
-    """Folders with hidden tests, answers or marks, below a folder which every submission sees.
-
-    Args:
-        private: folders or files that hold such, beside this folder and the checkout of the
-            package.
-
-    Raises:
-        SandboxError: one of them is such a folder itself.
-    """
+    """Folders with tests or marks, ``private`` and here, below one that every submission sees."""
     here, checkout = Path.cwd(), Path(__file__).resolve().parents[2]
     courses = [place if place.is_dir() else place.parent for place in private]
     courses += [here] if any((here / mark).exists() for mark in COURSE_MARKS) else []
@@ -55,11 +47,7 @@ def hidden_courses(private: Iterable[Path] = ()) -> list[Path]:
 
 
 def system_mounts(private: Iterable[Path] = ()) -> list[str]:
-    """Bubblewrap with new namespaces, no network, and the system and this Python read-only.
-
-    Args:
-        private: see :func:`hidden_courses`.
-    """
+    """Bubblewrap with new namespaces, no network, and the system and this Python read-only."""
     command = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session"]
     command += ["--proc", "/proc", "--dev", "/dev"]
     command += ["--tmpfs", "/tmp"]  # before anything that may lie below it, as a checkout may

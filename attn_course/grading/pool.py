@@ -1,17 +1,28 @@
-"""What one worker does: it keeps one jail, and grades one submission at a time in it."""
+"""A worker keeps one jail and grades one submission at a time in it; several of this machine work
+at once, and one that dies is replaced."""
 
 import atexit
+import contextlib
+import ctypes
 import dataclasses
+import gc
+import multiprocessing
 import os
 import signal
+import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator, Sequence
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 from attn_course.exercises.assignment import Assignment
+from attn_course.grading.errors import SandboxError
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits, Zygote
+
+ATTEMPTS = 3  # a submission may have been near when something else ended its process
+PR_SET_PDEATHSIG = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,13 +56,15 @@ _zygotes: dict[Any, Zygote] = {}
 _one_at_a_time = threading.Lock()
 
 
-def zygote_of_this_process(settings: Settings) -> Zygote:
-    """The jail of this process for such tasks, started at the first call.
+def jail_of_this_process(settings: Settings) -> Zygote:
+    """The jail for such tasks, started at the first call; what grades in it is imported as well."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")  # a process with threads cannot be forked
+    import torch
 
-    Raises:
-        SandboxError: it cannot start here.
-    """
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a process with threads cannot be forked
+    import attn_course.grading.verdict  # noqa: F401  it takes longer than anything else here
+
+    torch.set_num_threads(1)
     key = settings.sandbox, settings.private, settings.assignment.imports
     if key not in _zygotes:
         _zygotes[key] = Zygote(sandbox=key[0], private=key[1], modules=key[2])
@@ -67,32 +80,15 @@ def close_zygotes() -> None:
 atexit.register(close_zygotes)
 
 
-def load_grader() -> Callable[..., Result]:
-    """Import what grades, which takes longer than anything else here, for one thread."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    import torch
-
-    from attn_course.grading.verdict import grade_notebook
-
-    torch.set_num_threads(1)
-    return grade_notebook
-
-
 def grade_task(task: Task, settings: Settings, *, may_die: bool = False) -> Result:
-    """Grade one submission in this process.
+    """Grade one submission in this process, which an alarm may end if it ``may_die``.
 
-    Args:
-        task: the submission.
-        settings: assignment, limits, sandbox.
-        may_die: this process may be ended by an alarm when the verdict takes too long. Nothing
-            else stops a tensor operation, and an answer chooses what our tests compute with.
-
-    Raises:
-        SandboxError: the jail cannot start on this machine at all.
+    Nothing else stops a tensor operation, and an answer chooses what our tests compute with.
     """
     with _one_at_a_time:
-        zygote = zygote_of_this_process(settings)
-        grade_notebook = load_grader()
+        zygote = jail_of_this_process(settings)
+        from attn_course.grading.verdict import grade_notebook
+
         try:
             if may_die:
                 signal.setitimer(signal.ITIMER_REAL, settings.verdict_seconds)
@@ -120,3 +116,126 @@ def failed_result(task: Task, settings: Settings, reason: str) -> Result:
         seed=task.seed,
         sandboxed=settings.sandbox,
     )
+
+
+def _work(pipe: Connection, grade: Any, settings: Settings, forked: bool) -> None:
+    """The life of a worker: a task comes, its result goes, or what keeps the jail from starting."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # a verdict without end ends this process
+    if forked:
+        # At once: a fork holds the locks of its parent, and the next run would find them taken.
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+    def watch() -> None:
+        multiprocessing.parent_process().join()  # type: ignore[union-attr]
+        close_zygotes()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    with contextlib.suppress(EOFError):
+        while True:
+            try:
+                found = grade(pipe.recv(), settings, may_die=True)
+            except SandboxError as error:
+                found = error
+            pipe.send(found)
+
+
+def _context(settings: Settings) -> Any:
+    """Fork where that is safe and shares what has been imported, else start anew.
+
+    A process with other threads must not be forked. Neither may workers share a jail where no
+    filter of system calls keeps its submissions from each other's sockets.
+    """
+    alone = sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1
+    if alone and settings.sandbox:
+        with contextlib.suppress(OSError):
+            ctypes.CDLL("libseccomp.so.2")
+            return multiprocessing.get_context("fork")
+    return multiprocessing.get_context("spawn")
+
+
+class _Team:
+    """Processes that grade one task each at a time, so that one that dies is known by its task."""
+
+    def __init__(self, settings: Settings, count: int) -> None:
+        self.settings, self.count = settings, count
+        self._processes: dict[Connection, Any] = {}
+        self._idle: list[Connection] = []
+
+    def _start(self) -> Connection:
+        context = _context(self.settings)
+        if forked := context.get_start_method() == "fork":
+            jail_of_this_process(self.settings)
+            gc.freeze()  # no collection in a worker need look at, and copy, what is shared
+        ours: Connection
+        ours, theirs = context.Pipe()
+        about = (theirs, grade_task, self.settings, forked)
+        process = context.Process(target=_work, args=about, daemon=True)
+        process.start()
+        theirs.close()  # so that the end of the process is the end of what ours can read
+        self._processes[ours] = process
+        return ours
+
+    def grade(self, tasks: Sequence[Task]) -> Results:
+        """Results as they are ready; a task whose process dies is done again, in a new one."""
+        waiting = [(task, 1) for task in reversed(tasks)]
+        busy: dict[Connection, tuple[Task, int]] = {}
+        while waiting or busy:
+            over = wait(list(busy)) if busy else []
+            ready = [(pipe, *busy.pop(pipe)) for pipe in list(busy) if pipe in over]
+            found = []
+            for pipe, task, attempt in ready:
+                outcome = self._outcome(pipe, task, attempt)
+                if isinstance(outcome, SandboxError):
+                    raise outcome
+                if isinstance(outcome, Result):
+                    found.append(outcome)
+                else:
+                    waiting.append((task, attempt + 1))
+            while waiting and len(busy) < self.count:  # before these are written
+                pipe = self._idle.pop() if self._idle else self._start()
+                busy[pipe] = waiting.pop()
+                with contextlib.suppress(BrokenPipeError):  # reading will tell that it has died
+                    pipe.send(busy[pipe][0])
+            yield from found
+
+    def _outcome(self, pipe: Any, task: Task, attempt: int) -> Result | SandboxError | None:
+        """What a worker gave; None when it died and the task should be tried again."""
+        try:
+            found: Result | SandboxError = pipe.recv()
+        except (EOFError, ConnectionResetError):
+            process = self._processes.pop(pipe)
+            pipe.close()
+            process.join()
+            if process.exitcode == -signal.SIGALRM:
+                why = f"its verdict took more than {self.settings.verdict_seconds:g} s"
+                return failed_result(task, self.settings, why)
+            why = "the grading process died each time it was graded (out of memory?)"
+            return None if attempt < ATTEMPTS else failed_result(task, self.settings, why)
+        self._idle.append(pipe)
+        return found
+
+    def end(self) -> None:
+        """Kill every process; none holds anything that is not written elsewhere."""
+        for process in self._processes.values():
+            process.kill()
+        for pipe, process in self._processes.items():
+            process.join()
+            pipe.close()
+
+
+def run_processes(
+    first: Task, tasks: Sequence[Task], settings: Settings, *, workers: int
+) -> Results:
+    """Grade in ``workers`` processes; a worker that dies is replaced and its task done again.
+
+    If the workers of a task die each time, its result is a failure with a reason, and the batch
+    goes on. Nothing else is begun until the result of ``first`` has been taken.
+    """
+    team = _Team(settings, workers)
+    try:
+        yield from team.grade([first])
+        yield from team.grade(tasks)
+    finally:
+        team.end()

@@ -6,36 +6,19 @@ or taking it for a number would let the submission decide the outcome, so each o
 
 import functools
 import inspect
-from collections.abc import Iterator
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
 
 import torch
 
 from attn_course.grading.errors import StudentError
-from attn_course.grading.jail.wire import Hold, arrays
+from attn_course.grading.jail.wire import arrays
+from attn_course.probes.values import leaves
 
 # Bytes that a call may touch beside its tensors: objects of Python, what the first call imports.
 MEMORY_SLACK = 16 << 20
 # What a test asks of a tensor. An object that has it too would answer as it likes.
 TENSOR_ONLY = frozenset(dir(torch.Tensor)) - frozenset(dir(torch.nn.Module))
-
-
-@runtime_checkable
-class Process(Protocol):
-    """What a stand-in needs of the session that it speaks to."""
-
-    believed: bool
-    mutated: bool
-    nan: str | None
-
-    def call(self, request: dict[str, Any], hold: Hold | None = None) -> Any:
-        """Send a request and return what it gives."""
-
-    def restricted(self, forbidden: tuple[str, ...]) -> "Process":
-        """The process that lacks some calls."""
-
-    def memory(self, *, reset: bool = False) -> dict[str, int]:
-        """Resident memory and its peak, seen from outside."""
 
 
 class NotAPlainValue(StudentError, TypeError):
@@ -45,24 +28,17 @@ class NotAPlainValue(StudentError, TypeError):
 class Remote:
     """Common to functions known by name and to objects known by handle."""
 
-    _session: Process
     _description: str
+    _address: dict[str, Any]
 
-    def __init__(self, session: Process, description: str) -> None:
-        object.__setattr__(self, "_session", session)
-        object.__setattr__(self, "_description", description)
-
-    def _address(self) -> dict[str, Any]:
-        raise TypeError("a bare Remote has no address")
-
-    def _at(self) -> Process:
-        """The process that is asked."""
-        return self._session
+    def _at(self) -> Any:
+        """The process that is asked: a ``Session``, which makes stand-ins itself."""
+        raise NotImplementedError
 
     def _request(self, operation: str, **more: Any) -> Any:
         session = self._at()
         return session.call(
-            {"op": operation, **self._address(), **more}, functools.partial(_hold, session)
+            {"op": operation, **self._address, **more}, functools.partial(_hold, session)
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -81,7 +57,8 @@ class Remote:
     def __attn_nan__(self) -> str | None:
         """What ``Watch`` noted in the jail, in a helper's calls since the last request for it."""
         session = self._at()
-        nan, session.nan = session.nan, None
+        nan: str | None = session.nan
+        session.nan = None
         return nan
 
     def __attn_remote__(
@@ -98,8 +75,10 @@ class Remote:
         result = self(*args, **kwargs)
         after = session.memory()
         grown = after["VmHWM"] - before["VmRSS"] - (after["RssFile"] - before["RssFile"])
+        rest = [known["VmRSS"] - known["RssFile"] for known in (before, after)]
+        gone = max(0, rest[0] - rest[1])  # pages from before, which it may have used and given back
         given = sum(x.nbytes for x in arrays([args, kwargs]))
-        seen = (grown + after["touched"] << 10) - 2 * given - MEMORY_SLACK
+        seen = (grown + after["touched"] + gone << 10) - 2 * given - MEMORY_SLACK
         if not session.believed:
             return result, max(0, seen)
         reported = self._request("call", **request)  # finer, and the submission's own word
@@ -130,29 +109,21 @@ class RemoteFunction(Remote):
     """A name that the submission defines: a function, or a class to construct from.
 
     Args:
-        session: the submission.
+        processes: those of the submission.
         name: the global name in its notebook.
         forbidden: library calls that its process must not have.
         plain: it is a function that gives plain data; an object is refused before a test sees it.
     """
 
-    __name__: str
-    _forbidden: tuple[str, ...]
-    _plain: bool
-
     def __init__(
-        self, session: Process, name: str, *, forbidden: tuple[str, ...] = (), plain: bool = False
+        self, processes: Any, name: str, *, forbidden: Sequence[str] = (), plain: bool = False
     ) -> None:
-        super().__init__(session, f"{name}")
-        object.__setattr__(self, "__name__", name)
-        object.__setattr__(self, "_forbidden", forbidden)
-        object.__setattr__(self, "_plain", plain)
+        self.__name__ = self._description = name
+        self._address = {"name": name}
+        self._processes, self._forbidden, self._plain = processes, forbidden, plain
 
-    def _address(self) -> dict[str, Any]:
-        return {"name": self.__name__}
-
-    def _at(self) -> Process:
-        return self._session.restricted(self._forbidden)
+    def _at(self) -> Any:
+        return self._processes.without(*self._forbidden)
 
     def _request(self, operation: str, **more: Any) -> Any:
         found = super()._request(operation, **more)
@@ -164,20 +135,17 @@ class RemoteFunction(Remote):
 class RemoteObject(Remote):
     """An object in the jail, such as an ``nn.Module`` or a generator, known by its handle."""
 
-    def __init__(self, session: Process, number: int, *, kind: str, type_name: str) -> None:
-        super().__init__(session, f"an object of type {type_name}")
-        object.__setattr__(self, "_number", number)
-        object.__setattr__(self, "_kind", kind)
-        object.__setattr__(self, "_type_name", type_name)
-        object.__setattr__(self, "_made_by_call", False)
+    def __init__(self, session: Any, number: int, *, kind: str, type_name: str) -> None:
+        vars(self).update(_session=session, _number=number, _kind=kind, _made_by_call=False)
+        vars(self).update(_description=f"an object of type {type_name}", _address={"object": self})
 
-    def _address(self) -> dict[str, Any]:
-        return {"object": self}
+    def _at(self) -> Any:
+        return self._session
 
     def _request(self, operation: str, **more: Any) -> Any:
         found = super()._request(operation, **more)
         for given in _objects(found) if operation != "get" else ():
-            object.__setattr__(given, "_made_by_call", True)
+            vars(given).update(_made_by_call=True)
         return found
 
     def __getattr__(self, name: str) -> Any:
@@ -209,19 +177,12 @@ class RemoteObject(Remote):
         return found[0]
 
 
-def _objects(value: Any) -> Iterator["RemoteObject"]:
+def _objects(value: Any) -> list["RemoteObject"]:
     """The objects of a submission in what it gave."""
-    if isinstance(value, RemoteObject):
-        yield value
-    elif isinstance(value, list | tuple | set):
-        for item in value:
-            yield from _objects(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _objects(item)
+    return [leaf for leaf in leaves(value) if isinstance(leaf, RemoteObject)]
 
 
-def _hold(session: Process, value: object) -> Any:
+def _hold(session: Any, value: object) -> Any:
     """Objects of the submission go back to it as their handle, functions as their name."""
     if type(value) is RemoteObject and value._session is session:
         return {"$": "object", "id": value._number}

@@ -6,7 +6,12 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from attn_course.exercises.assignment import Assignment, TestResult, load_assignment
+from attn_course.exercises.assignment import (
+    Assignment,
+    TestResult,
+    load_assignment,
+    with_tests_of,
+)
 from attn_course.grading import pool
 from attn_course.grading.cluster import run_dask
 from attn_course.grading.collect import HandIn, collect
@@ -15,7 +20,6 @@ from attn_course.grading.gradebook import GradebookWriter
 from attn_course.grading.journal import Journal, file_key, run_key
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits
-from attn_course.grading.workers import run_processes
 
 INSTRUCTOR = "\0instructor"
 
@@ -74,13 +78,9 @@ def grade_class(
 
     Raises:
         AssignmentError: the instructor's solution does not earn full marks.
-        CollectError: there is nothing to grade.
-        CourseError: nbgrader refuses its settings.
-        GradebookError: the gradebook cannot be used.
-        JournalError: another run is grading with the same journal.
-        ReleaseError: nbgrader refuses the instructor's notebook.
         SandboxError: the jail or the cluster cannot be used.
-        ValueError: fewer than one worker.
+        CollectError, CourseError, GradebookError, JournalError, ReleaseError: their texts say what
+            to do.
     """
     if workers < 1:
         raise ValueError(f"workers: expected at least 1, got {workers}")
@@ -96,59 +96,50 @@ def grade_class(
             journal = Path(stack.enter_context(tempfile.TemporaryDirectory()), "journal.jsonl")
         key = run_key(assignment, settings.limits, sandbox=sandbox)
         log = stack.enter_context(Journal(journal, key=key, seed=seed, fresh=fresh))
-        done = {name: log.results[name][1] for name in by_student if log.has(name, keys[name])}
         book = None
         if gradebook is not None:
-            book = stack.enter_context(GradebookWriter(gradebook, notebook, slug, root))
-            for name in sorted(done):  # whoever has written there since
-                book.write(done[name], by_student[name])
-        tasks = [
-            pool.Task(
-                student=item.student,
-                data=item.data,
-                seed=log.seed_of(item.student, keys[item.student], fixed=seed is not None),
-            )
-            for item in found
-            if item.student not in done
-        ]
-        if not tasks:
-            return _sorted(done, book, tests_only)
-        places = [*private, root, book and book.path]
-        places += [submissions] if isinstance(submissions, Path) else []
-        settings = dataclasses.replace(settings, private=tuple(p.resolve() for p in places if p))
-        solution = pool.Task(student=INSTRUCTOR, data=notebook, seed=log.seed)
-        if scheduler is not None:
-            graded = run_dask(solution, tasks, settings, address=scheduler)
-        else:
-            graded = run_processes(solution, tasks, settings, workers=min(workers, len(tasks)))
-        results = stack.enter_context(contextlib.closing(graded))
-        _check_solution(next(results), assignment)  # before anything of a student runs
-        for result in results:
+            kept = with_tests_of(notebook, assignment)
+            book = stack.enter_context(GradebookWriter(gradebook, kept, slug, root))
+        done: dict[str, Result] = {}
+
+        def keep(result: Result) -> None:
             item = by_student[result.student]
             notes = (*result.notes, *item.notes)
-            result = dataclasses.replace(result, notes=notes, name=item.name)
+            done[item.student] = dataclasses.replace(result, notes=notes, name=item.name)
             if book is not None:
-                book.write(result, item)
-            log.add(result, keys[result.student])
-            done[result.student] = result
-            progress(result, len(done), len(found))
-        return _sorted(done, book, tests_only)
+                book.write(done[item.student], item)
 
-
-def _sorted(
-    done: dict[str, Result], book: GradebookWriter | None, tests_only: bool
-) -> list[Result]:
-    found = [done[name] for name in sorted(done)]
-    return found if book is None else book.completed(found, tests_only=tests_only)
+        tasks = []
+        for name, item in sorted(by_student.items()):
+            if log.has(name, keys[name]):
+                keep(log.results[name][1])  # whoever has written there since
+            else:
+                drawn = log.seed_of(name, keys[name])
+                tasks.append(pool.Task(student=name, data=item.data, seed=drawn))
+        if tasks:
+            places = [*private, root, book and book.path]
+            places += [submissions] if isinstance(submissions, Path) else []
+            private = tuple(place.resolve() for place in places if place)
+            settings = dataclasses.replace(settings, private=private)
+            solution = pool.Task(student=INSTRUCTOR, data=notebook, seed=log.seed)
+            if scheduler is not None:
+                graded = run_dask(solution, tasks, settings, address=scheduler)
+            else:
+                graded = pool.run_processes(
+                    solution, tasks, settings, workers=min(workers, len(tasks))
+                )
+            results = stack.enter_context(contextlib.closing(graded))
+            _check_solution(next(results), assignment)  # before anything of a student runs
+            for result in results:
+                keep(result)
+                log.add(result, keys[result.student])
+                progress(done[result.student], len(done), len(found))
+        marks = [done[name] for name in sorted(done)]
+        return marks if book is None else book.completed(marks, tests_only=tests_only)
 
 
 def _check_solution(result: Result, assignment: Assignment) -> None:
-    """Look at what the instructor's own notebook earned.
-
-    Raises:
-        AssignmentError: it lost points; a fault of a test cell must never become a student's zero.
-        SandboxError: it could not be graded at all.
-    """
+    """Look at what the instructor's own notebook earned."""
     if result.status == "sandbox_error":
         raise SandboxError(f"the solution of {assignment.slug} could not be run: {result.reason}")
     if result.score != assignment.max_score:

@@ -83,7 +83,7 @@ def _bubblewrap(private: Iterable[Path]) -> list[str]:
     for part in OPEN_PARTS:
         command += ["--ro-bind", str(PACKAGE / part), f"{INSIDE_PACKAGE}/attn_course/{part}"]
     command += ["--tmpfs", HOME, "--chdir", HOME, "--clearenv"]
-    for name, value in mounts.environment(HOME, f"{INSIDE_PACKAGE}").items():
+    for name, value in mounts.environment(HOME, INSIDE_PACKAGE).items():
         command += ["--setenv", name, value]
     for place in frozen:
         command += ["--remount-ro", place]
@@ -100,15 +100,11 @@ def _started(
 ) -> subprocess.Popen[bytes]:
     """The first process of a jail, which bubblewrap ends with the *thread* that started it: one
     that lives as long as this process."""
+    null, pipe = subprocess.DEVNULL, subprocess.PIPE
 
     def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            command,
-            pass_fds=[descriptor],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=environment,
+            command, stdin=null, stdout=null, stderr=pipe, pass_fds=[descriptor], env=environment
         )
 
     if threading.current_thread() is threading.main_thread():
@@ -124,9 +120,6 @@ class Zygote(contextlib.AbstractContextManager["Zygote"]):
             cannot start, and only when the instructor asked for it.
         private: files and folders of the course that lie elsewhere than the current folder.
         modules: imported as well, as each submission would have to.
-
-    Raises:
-        SandboxError: the jail does not start; the text says what to do.
     """
 
     def __init__(
@@ -183,43 +176,27 @@ class Zygote(contextlib.AbstractContextManager["Zygote"]):
     def spawn(
         self, limits: Limits, forbidden: Sequence[str] = ()
     ) -> tuple[socket.socket, socket.socket]:
-        """Fork a submission: the socket for calls, and the one that holds its life.
+        """Fork a submission whose process lacks some library calls from its beginning.
 
-        Args:
-            limits: what it may use.
-            forbidden: library calls that are taken out of its process before it runs.
+        Returns:
+            The socket for calls, and the one that holds its life.
         """
-        order = {
-            "limits": dataclasses.asdict(limits),
-            "confined": self.sandbox,
-            "forbidden": list(forbidden),
-        }
-        try:
-            return self._spawn(json.dumps(order).encode())
-        except OSError:
-            self.close()
-            self._start()
-            return self._spawn(json.dumps(order).encode())
-
-    def _spawn(self, order: bytes) -> tuple[socket.socket, socket.socket]:
+        order = {"limits": dataclasses.asdict(limits), "confined": self.sandbox}
+        message = json.dumps({**order, "forbidden": list(forbidden)}).encode()
         ours, theirs = socket.socketpair()
         life, their_life = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        descriptors = [theirs.fileno(), their_life.fileno()]
         with theirs, their_life:
             try:
-                descriptors = [theirs.fileno(), their_life.fileno()]
-                socket.send_fds(self._control, [order], descriptors)
-            except OSError:
-                ours.close()
-                life.close()
-                raise
+                socket.send_fds(self._control, [message], descriptors)
+            except OSError:  # the jail has died
+                self.close()
+                self._start()
+                socket.send_fds(self._control, [message], descriptors)
         return ours, life
 
     def close(self) -> str:
-        """End the jail and everything in it.
-
-        Returns:
-            The last line that it wrote to standard error.
-        """
+        """End the jail and everything in it."""
         self._control.close()
         if self._owner != os.getpid():
             return ""

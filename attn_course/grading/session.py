@@ -1,4 +1,4 @@
-"""One submission in the jail, seen from the trusted side: its cells run once, then it is called.
+"""A submission in the jail, seen from the trusted side: its cells run, then it is called.
 
 Every wait has a deadline, and every way in which a submission can die ends in an error that says
 how it died.
@@ -6,6 +6,7 @@ how it died.
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import socket
@@ -28,7 +29,6 @@ from attn_course.grading.sandbox import Limits, Zygote
 
 MAX_CALLBACKS = 100_000
 MAX_SESSION_BYTES = 2 << 30  # all that one submission may send to the trusted side
-CALL = "the call"
 EXIT_SECONDS = 1.0  # from hanging up to having exited
 REPORT_SECONDS = 10.0  # for the zygote's word on how the submission ended
 
@@ -36,20 +36,24 @@ REPORT_SECONDS = 10.0  # for the zygote's word on how the submission ended
 def touched_kib(number: int) -> int:
     """KiB of pages that a process used since they were last marked, code of libraries left out.
 
+    Of a file that is mapped read-only those count that were written to: it may have been writable.
     The kernel says so to whoever made the jail; 0 where it does not.
     """
-    total, counts = 0, True
+    total, file_only, dirty = 0, False, 0
     with contextlib.suppress(OSError), open(f"/proc/{number}/smaps") as file:
         for line in file:
-            if line[0] in "0123456789abcdef":  # a range of addresses, and what is mapped there
-                counts = "/" not in line or "w" in line.split()[1]
-            elif line.startswith("Referenced:") and counts:
-                total += int(line.split()[1])
+            name, kib = line.split()[:2]
+            if "-" in name:  # a range of addresses, and what is mapped there
+                file_only, dirty = "/" in line and "w" not in kib, 0
+            elif name in ("Shared_Dirty:", "Private_Dirty:"):
+                dirty += int(kib)
+            elif name == "Referenced:":
+                total += min(int(kib), dirty) if file_only else int(kib)
     return total
 
 
 class Session(contextlib.AbstractContextManager["Session"]):
-    """One submission in the jail: run its cells, then call what they defined.
+    """One process of a submission: its cells run, then what they defined is called.
 
     Args:
         zygote: the jail to fork from.
@@ -58,11 +62,6 @@ class Session(contextlib.AbstractContextManager["Session"]):
         seed: of the random numbers that the submission draws itself; known to it.
         forbidden: library calls that are taken out of its process before the cells run.
         believed: whether what only its own process can report counts.
-
-    Raises:
-        StudentTimeout: the cells did not end in time.
-        SandboxError: the jail cannot be started again.
-        SubmissionLost: the jail died or answered garbage while they ran.
     """
 
     def __init__(
@@ -75,119 +74,44 @@ class Session(contextlib.AbstractContextManager["Session"]):
         forbidden: Sequence[str] = (),
         believed: bool = True,
     ) -> None:
-        self.believed = believed
-        self.zygote, self.limits, self.seed = zygote, limits, seed
-        self.forbidden = tuple(forbidden)
-        self._restricted: dict[tuple[str, ...], Session] = {}
+        self.limits, self.believed = limits, believed
         self.bytes_left = MAX_SESSION_BYTES
         self.deadline = time.monotonic() + limits.wall_seconds
-        self.cells = [dict(cell) for cell in cells]
-        self.errors: dict[str, Any] = {}
-        self.names: frozenset[str] = frozenset()
         self.ended: dict[str, Any] | None = None  # the zygote's report
-        self._hung_up = False  # it lived on when its connection had been closed
         self.lost: str | None = None  # why it cannot be called any more
-        self._spawn_error: str | None = None  # why a restricted process could not be had
         self.mutated = False  # whether some call has written into its arguments
         self.nan: str | None = None  # what a helper's call gave that is NaN, in words
-        self._connection: socket.socket | None = None
-        self._run_cells()
+        self._hung_up = False  # it lived on when its connection had been closed
+        self._connection: socket.socket | None
+        self._connection, self._life = zygote.spawn(limits, forbidden)
+        request = {"op": "cells", "cells": [dict(cell) for cell in cells], "seed": seed}
+        report: Any = None
+        try:
+            report = self._exchange(request, limits.wall_seconds, "the notebook's own cells")
+        except SubmissionLost:
+            raise
+        except CannotCross as error:
+            raise self._lost(f"its cells are too large for the jail: {error}") from None
+        except Exception:  # an honest worker reports what a cell raises, it does not raise it
+            pass
+        report = report if type(report) is dict else {}
+        self.errors, names = report.get("errors"), report.get("names")
+        if type(self.errors) is not dict or type(names) is not list:
+            raise self._lost("the jail answered garbage after running the cells")
+        self.names = frozenset(name for name in names if type(name) is str)
 
     @property
     def alive(self) -> bool:
         """Whether the worker can still be called."""
         return self._connection is not None
 
-    @property
-    def seconds_left(self) -> float:
-        """Wall clock left to this submission."""
-        return self.deadline - time.monotonic()
-
-    def _run_cells(self) -> None:
-        self.ended = self.lost = None
-        self._connection, self._life = self.zygote.spawn(self.limits, self.forbidden)
-        request = {"op": "cells", "cells": self.cells, "seed": self.seed}
-        what = "the notebook's own cells"
-        try:
-            report = self._exchange(request, seconds=self.seconds_left, what=what)
-        except SubmissionLost:
-            raise
-        except CannotCross as error:
-            self.end()
-            raise self._lost(f"its cells are too large for the jail: {error}") from None
-        except Exception:  # an honest worker reports what a cell raises, it does not raise it
-            report = None
-        report = report if type(report) is dict else {}
-        errors, names = report.get("errors"), report.get("names")
-        if type(errors) is not dict or type(names) is not list:
-            self.end()
-            raise self._lost("the jail answered garbage after running the cells")
-        self.errors = errors
-        self.names = frozenset(name for name in names if type(name) is str)
-
-    def restart(self) -> None:
-        """After a death: the cells once more in a fresh process, in the time that is left."""
-        self._end_restricted()
-        self.end()
-        self._run_cells()
-
-    def restricted(self, forbidden: Sequence[str]) -> "Session":
-        """The same submission in a process of its own that lacks ``forbidden``; made when needed.
-
-        In this one its code has run already, and could have kept or patched anything.
-
-        Raises:
-            StudentTimeout: the cells did not end in time.
-            SubmissionLost: the jail died or answered garbage while they ran.
-        """
-        key = tuple(forbidden)
-        if key == self.forbidden:
-            return self
-        if key not in self._restricted:
-            limits = dataclasses.replace(self.limits, wall_seconds=max(0.0, self.seconds_left))
-            try:
-                self._restricted[key] = Session(
-                    *(self.zygote, self.cells),
-                    limits=limits,
-                    seed=self.seed,
-                    forbidden=key,
-                    believed=self.believed,
-                )
-            except Exception as error:  # the test that asks for it cannot be finished either
-                self._spawn_error = str(error) or type(error).__name__
-                raise
-        found = self._restricted[key] = self._restricted.pop(key)  # the latest comes last
-        return found
-
-    def why_lost(self) -> str | None:
-        """Why one of its processes cannot be called any more; None when all can."""
-        reasons = (one.lost for one in (self, *self._restricted.values()) if one.lost)
-        return next(reasons, self._spawn_error)
-
-    def forget_dead(self) -> None:
-        """Between tests: the restricted process of the last one stays, if it is alive.
-
-        Others are made again when they are needed: each may hold as much memory as this one.
-        """
-        self._spawn_error = None
-        latest = list(self._restricted)[-1:]
-        for key, one in list(self._restricted.items()):
-            if key not in latest or not one.alive:
-                one.end()
-                del self._restricted[key]
-
     def call(self, request: dict[str, Any], hold: wire.Hold | None = None) -> Any:
         """One request within the per-call budget; see ``jail/worker.py`` for the operations."""
-        seconds = min(self.limits.call_seconds, self.seconds_left)
-        return self._exchange(request, seconds=seconds, what=CALL, hold=hold)
+        seconds = min(self.limits.call_seconds, self.deadline - time.monotonic())
+        return self._exchange(request, seconds, "the call", hold)
 
     def _exchange(
-        self,
-        request: dict[str, Any],
-        *,
-        seconds: float,
-        what: str,
-        hold: wire.Hold | None = None,
+        self, request: dict[str, Any], seconds: float, what: str, hold: wire.Hold | None = None
     ) -> Any:
         """Send a request, answer the callbacks that it leads to, and return what it gives."""
         until = time.monotonic() + max(0.0, seconds)
@@ -244,7 +168,6 @@ class Session(contextlib.AbstractContextManager["Session"]):
         if type(reply) is not dict:
             raise wire.WireError("reply is not a mapping")
         if "failed" in reply:
-            self.end()
             raise self._lost(f"the jail could not begin: {said(reply['failed'], 1000)}")
         return reply
 
@@ -254,7 +177,6 @@ class Session(contextlib.AbstractContextManager["Session"]):
         try:
             yield
         except TimeoutError:
-            self.end()
             text = f"{what} took longer than {max(0.0, seconds):.3g} s"
             raise self._lost(text, StudentTimeout) from None
         except (EOFError, OSError, wire.WireError) as error:
@@ -282,12 +204,6 @@ class Session(contextlib.AbstractContextManager["Session"]):
 
         ``VmRSS`` is resident and ``VmHWM`` its peak, ``RssFile`` the part of libraries;
         ``touched`` is what was used of all other pages, whenever they were taken.
-
-        Args:
-            reset: let the peak and what was touched begin anew.
-
-        Raises:
-            SubmissionLost: it has ended.
         """
         if self._connection is None:
             raise SubmissionLost("the submission's process has ended")
@@ -344,16 +260,12 @@ class Session(contextlib.AbstractContextManager["Session"]):
         return self._lost(self._cause(error))
 
     def _lost(self, reason: str, kind: type[SubmissionLost] = SubmissionLost) -> SubmissionLost:
+        self.end()
         self.lost = reason
         return kind(reason)
 
     def end(self, patience: float = 0.0) -> None:
-        """Kill the submission and everything that it started; safe to repeat.
-
-        Args:
-            patience: seconds for a process that seems to be ending, so that its own exit status is
-                reported.
-        """
+        """Kill the submission and everything that it started; safe to repeat."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -366,11 +278,59 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self.ended = self.ended or self._heard() or None
         self._life.close()
 
-    def _end_restricted(self) -> None:
-        for one in self._restricted.values():
-            one.end()
-        self._restricted.clear()
+    def __exit__(self, *args: object) -> None:
+        self.end()
+
+
+class Processes(contextlib.AbstractContextManager["Processes"]):
+    """The processes of one submission, each without some library calls; made when a test needs it.
+
+    In the plain one its code has run already, and could have kept or patched anything.
+    """
+
+    def __init__(
+        self, zygote: Zygote, cells: Sequence[Mapping[str, str]], *, limits: Limits, **settings: Any
+    ) -> None:
+        self.deadline = time.monotonic() + limits.wall_seconds
+        self._start = functools.partial(Session, zygote, cells, **settings)
+        self._limits = limits
+        self._running: dict[tuple[str, ...], Session] = {}
+        self._problem: str | None = None  # why one could not be had
+
+    @property
+    def seconds_left(self) -> float:
+        """Wall clock left to the submission."""
+        return self.deadline - time.monotonic()
+
+    def without(self, *forbidden: str) -> Session:
+        """The process that lacks these calls."""
+        if forbidden not in self._running:
+            limits = dataclasses.replace(self._limits, wall_seconds=max(0.0, self.seconds_left))
+            try:
+                self._running[forbidden] = self._start(limits=limits, forbidden=forbidden)
+            except Exception as error:  # the test that asks for it cannot be finished
+                self._problem = str(error) or type(error).__name__
+                raise
+        found = self._running[forbidden] = self._running.pop(forbidden)  # the latest comes last
+        return found
+
+    def why_lost(self) -> str | None:
+        """Why one of them cannot be called any more; None when all can."""
+        reasons = (one.lost for one in self._running.values() if one.lost)
+        return next(reasons, self._problem)
+
+    def forget_dead(self) -> None:
+        """Between tests: the plain one and the latest other one stay, if they are alive.
+
+        The rest is made again when it is needed: each may hold as much memory as the first.
+        """
+        self._problem = None
+        latest = [key for key in self._running if key][-1:]
+        for key, one in list(self._running.items()):
+            if (key and key not in latest) or not one.alive:
+                one.end()
+                del self._running[key]
 
     def __exit__(self, *args: object) -> None:
-        self._end_restricted()
-        self.end()
+        for one in self._running.values():
+            one.end()

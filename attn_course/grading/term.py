@@ -33,15 +33,7 @@ class Mark:
 
 
 def read_marks(path: Path, *, by: str = "student") -> tuple[str, dict[str, Mark]]:
-    """The assignment and the marks of a table that ``attn-course grade --csv`` has written.
-
-    Args:
-        path: of the table.
-        by: the column that tells students apart, ``student`` or ``name``.
-
-    Raises:
-        TermError: the file is no such table, or a row of it is unclear.
-    """
+    """The assignment and the marks of a table that ``attn-course grade --csv`` has written."""
     wanted = f"a table of 'attn-course grade --csv' in its plain form, with {', '.join(COLUMNS)}"
     try:
         reader = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig")))
@@ -50,9 +42,8 @@ def read_marks(path: Path, *, by: str = "student") -> tuple[str, dict[str, Mark]
         raise TermError(f"{path}: expected {wanted}; got {error}") from None
     titles = reader.fieldnames or []
     if not rows or not set(COLUMNS) <= set(titles):
-        raise TermError(
-            f"{path}: expected {wanted}; got {', '.join(titles) if rows else 'no rows'}"
-        )
+        got = ", ".join(titles) if rows else "no rows"
+        raise TermError(f"{path}: expected {wanted}; got {got}")
     first = rows[0][1]
     for where, row in rows:
         if None in row or None in row.values():
@@ -81,15 +72,16 @@ def _mark(row: dict[str, str], where: str) -> Mark:
     score = _number(row["score"], f"{where}: score") if row["score"] else None
     if score is None and row["status"] == "missing":
         return Mark(row["student"], row["name"])
-    notes = []
-    if score is None or row["status"] != "graded":
-        notes = [": ".join(filter(None, (row["status"], row["reason"])))]
-    if row["pending"]:
-        score, notes = None, [f"pending: {row['pending']}", *notes]
-    if CHANGED in row.get("notes", ""):
-        notes.append("an answer was changed after it was graded")
-    percent = None if score is None else 100 * score / most
-    return Mark(row["student"], row["name"], percent, ", ".join(notes))
+    pending = f"pending: {row['pending']}" if row["pending"] else ""
+    status = ": ".join(filter(None, (row["status"], row["reason"])))
+    changed = CHANGED in row.get("notes", "")
+    notes = [
+        pending,
+        status if score is None or row["status"] != "graded" else "",
+        "an answer was changed after it was graded" if changed else "",
+    ]
+    percent = None if score is None or pending else 100 * score / most
+    return Mark(row["student"], row["name"], percent, ", ".join(filter(None, notes)))
 
 
 def _number(text: str, where: str, *, above: bool = False) -> float:
@@ -98,9 +90,8 @@ def _number(text: str, where: str, *, above: bool = False) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf or (above and value == 0):
-        raise TermError(
-            f"{where}: expected a number {'above' if above else 'from'} 0, got {text!r}"
-        )
+        expected = f"a number {'above' if above else 'from'} 0"
+        raise TermError(f"{where}: expected {expected}, got {text!r}")
     return value
 
 
@@ -124,12 +115,7 @@ def term_table(
     class_list: Path | None = None,
     by: str = "student",
 ) -> list[list[str]]:
-    """The titles, and a row for each student; see ``attn-course term --help``.
-
-    Raises:
-        CollectError: the class list cannot be read.
-        TermError: a table cannot be read, or tables and options do not fit each other.
-    """
+    """The titles, and a row for each student; see ``attn-course term --help``."""
     if by not in ("student", "name"):
         raise TermError(f"--by: expected student or name, got {by!r}")
     tables: dict[str, dict[str, Mark]] = {}
@@ -143,28 +129,23 @@ def term_table(
     shares = _weights(weights, tables)
     listed = read_class(class_list) if class_list else {}
     people = _keyed(((str(class_list), Mark(inert(k), inert(n))) for k, n in listed.items()), by)
-    twice = _ids_by_name([people, *tables.values()])
+    known: dict[str, list[Mark]] = {}  # of each one, the class list's first
+    ids: dict[str, dict[str, None]] = {}  # by name: Moodle numbers a class anew for each assignment
+    for table in (people, *tables.values()):
+        for key, mark in table.items():
+            known.setdefault(key, []).append(mark)
+            ids.setdefault(mark.name, {})[mark.student] = None
     found = [["student", "name", *tables, "dropped", "total", "notes"]]
-    for key in sorted(people.keys() | {key for marks in tables.values() for key in marks}):
+    for key, of in sorted(known.items()):
         row = {slug: marks.get(key, Mark()) for slug, marks in tables.items()}
-        known = [mark for mark in (people.get(key, Mark()), *row.values()) if mark.student]
-        ids = list(dict.fromkeys(mark.student for mark in known))
-        name = next((mark.name for mark in known if mark.name), "")
+        own = dict.fromkeys(mark.student for mark in of)
+        name = next((mark.name for mark in of if mark.name), "")
         notes = [f"{slug}: {mark.note}" for slug, mark in row.items() if mark.note]
         notes += ["not on the class list"] if people and key not in people else []
-        notes += [f"{name} is also {other}" for other in twice.get(name, ()) if other not in ids]
-        percents = {slug: mark.percent for slug, mark in row.items()}
+        notes += [f"{name} is also {other}" for other in ids[name] if name and other not in own]
         cells = [_text(m.percent) or m.note.partition(":")[0] for m in row.values()]
-        dropped, total = _total(percents, shares, drop)
-        found.append([" ".join(ids), name, *cells, dropped, total, "; ".join(notes)])
-    return found
-
-
-def _ids_by_name(tables: Iterable[dict[str, Mark]]) -> dict[str, dict[str, None]]:
-    """Moodle gives a student another number for each assignment, so a name may have several."""
-    found: dict[str, dict[str, None]] = {}
-    for mark in (mark for marks in tables for mark in marks.values() if mark.name):
-        found.setdefault(mark.name, {})[mark.student] = None
+        dropped, total = _total({slug: mark.percent for slug, mark in row.items()}, shares, drop)
+        found.append([" ".join(own), name, *cells, dropped, total, "; ".join(notes)])
     return found
 
 

@@ -1,6 +1,5 @@
 """Grade one submission: run the instructor's test cells here, the student's code in the jail."""
 
-import contextlib
 import dataclasses
 import hashlib
 import time
@@ -15,7 +14,7 @@ from attn_course.grading.errors import SandboxError, StudentTimeout, SubmissionL
 from attn_course.grading.remote import RemoteFunction
 from attn_course.grading.results import Result
 from attn_course.grading.sandbox import Limits, Zygote, still_open
-from attn_course.grading.session import Session
+from attn_course.grading.session import Processes
 from attn_course.probes.memo import Memo, remembering
 
 MAX_BYTES = 4 << 30  # of memory that one verdict may take in this process
@@ -31,16 +30,9 @@ def grade_notebook(
     seed: int,
     limits: Limits,
 ) -> Result:
-    """Grade one notebook; every outcome is a :class:`Result`, never an exception.
+    """Grade one notebook, or say why it cannot be; every outcome is a :class:`Result`.
 
-    Args:
-        data: the bytes of the submitted file, None when there is none, or the reason why it could
-            not be read.
-        assignment: what is graded.
-        zygote: the jail.
-        student: whose it is.
-        seed: of the random inputs.
-        limits: wall clock and resources.
+    ``data`` is None where there is no file, and a text that says why one cannot be read.
     """
     begun = time.monotonic()
     try:
@@ -75,32 +67,21 @@ def _grade(
     status, reason, submission = look_at(data, assignment)
     if submission is None:
         return found(status, reason)
-    try:
-        session = Session(
-            *(zygote, submission.cells),
-            limits=limits,
-            seed=_students_seed(seed),
-            believed=assignment.believed,
-        )
-    except StudentTimeout as error:
-        return found("timeout", str(error), notes=submission.notes)
-    except (SubmissionLost, SandboxError) as error:
-        return found("sandbox_error", str(error), notes=submission.notes)
-    with session:
-        tests = tuple(_run_tests(assignment, submission, session, seed))
-        if session.seconds_left <= 0:
-            status = "timeout"
-            reason = f"the submission used its {limits.wall_seconds:g} s"
+    settings = {"seed": _students_seed(seed), "believed": assignment.believed}
+    with Processes(zygote, submission.cells, limits=limits, **settings) as processes:
+        try:
+            stubs = _stubs(assignment, processes)
+        except (SubmissionLost, SandboxError) as error:
+            status = "timeout" if isinstance(error, StudentTimeout) else "sandbox_error"
+            return found(status, str(error), notes=submission.notes)
+        tests = tuple(_run_tests(assignment, submission, processes, stubs, seed))
+        if processes.seconds_left <= 0:
+            status, reason = "timeout", f"the submission used its {limits.wall_seconds:g} s"
         elif not submission.lost and all(test.score is None for test in tests):
             status, reason = "sandbox_error", tests[0].message.splitlines()[0]
-        scores = [test.score for test in tests if test.score is not None]
-        return found(
-            status,
-            reason,
-            score=sum(scores) if scores else None,
-            tests=tests,
-            notes=submission.notes,
-        )
+    scores = [test.score for test in tests if test.score is not None]
+    score = sum(scores) if scores else None
+    return found(status, reason, score=score, tests=tests, notes=submission.notes)
 
 
 def _students_seed(seed: int) -> int:
@@ -111,20 +92,20 @@ def _students_seed(seed: int) -> int:
     return hashlib.sha256(f"submission {seed}".encode()).digest()[0]
 
 
-def _stubs(assignment: Assignment, session: Session) -> dict[str, Any]:
-    """Stand-ins for the names that the learner writes."""
+def _stubs(assignment: Assignment, processes: Processes) -> dict[str, Any]:
+    """Stand-ins for the names that the learner writes; for all tests, as a diagnosis keeps what
+    one gave."""
     stubs: dict[str, Any] = {}
+    first = processes.without()
     for name, grade_id in assignment.solutions.items():
-        if name in session.names:
+        if name in first.names:
+            refused, plain = assignment.forbidden.get(name, ()), name in assignment.plain
             stubs[name] = RemoteFunction(
-                session,
-                name,
-                forbidden=still_open(assignment.forbidden.get(name, ())),
-                plain=name in assignment.plain,
+                processes, name, forbidden=still_open(refused), plain=plain
             )
             continue
         text = f"`{name}` is not defined by the notebook"
-        error = session.errors.get(grade_id)
+        error = first.errors.get(grade_id)
         if type(error) is dict:
             kind, text = said(error.get("type"), 80), said(error.get("text"), 300)
             text = f"`{name}` is not defined: its cell raised {kind}: {text}"
@@ -133,9 +114,12 @@ def _stubs(assignment: Assignment, session: Session) -> dict[str, Any]:
 
 
 def _run_tests(
-    assignment: Assignment, submission: Submission, session: Session, seed: int
+    assignment: Assignment,
+    submission: Submission,
+    processes: Processes,
+    stubs: dict[str, Any],
+    seed: int,
 ) -> Iterator[TestResult]:
-    stubs = _stubs(assignment, session)  # one for all tests: a diagnosis keeps what it gave
     names: dict[str, Any] = {"__name__": "__main__", **stubs}
     with testcell.seeded(seed), remembering(_memo):
         for identity, source in assignment.locked.items():
@@ -151,19 +135,16 @@ def _run_tests(
                 continue
             begun = time.monotonic()
             names.update(stubs)
-            outcome = _run_one(test, names, session)
+            outcome = _run_one(test, names, processes)
             yield dataclasses.replace(outcome, seconds=time.monotonic() - begun)
 
 
-def _run_one(test: TestCell, names: dict[str, Any], session: Session) -> TestResult:
-    session.forget_dead()
-    if not session.alive and session.seconds_left > 0:
-        with contextlib.suppress(SubmissionLost, SandboxError):
-            session.restart()
-    if session.seconds_left <= 0:
+def _run_one(test: TestCell, names: dict[str, Any], processes: Processes) -> TestResult:
+    processes.forget_dead()
+    if processes.seconds_left <= 0:
         return TestResult(test.grade_id, None, test.points, "not graded: out of time")
     outcome = testcell.run_test(test, names)
-    if (lost := session.why_lost()) and outcome.score:  # taken for an answer
+    if (lost := processes.why_lost()) and outcome.score:  # taken for an answer
         text = testcell.plain_text(f"{lost}, so that this test could not be finished")
         outcome = dataclasses.replace(outcome, score=0.0, message=text)
     return outcome

@@ -12,11 +12,15 @@ import pytest
 from nbgrader.utils import determine_grade
 
 from attn_course.exercises.release import ReleaseError, prepared
+from attn_course.exercises.submission import parse_notebook
 from attn_course.exercises.testcell import TestResult as One
 from attn_course.grading import autograded
-from attn_course.grading.autograded import answers_in, graded_notebook, untouched_answers
-from attn_course.grading.course import CourseError, late_penalty, open_course
+from attn_course.grading.autograded import answers_in, graded_notebook, model_answers
+from attn_course.grading.course import CourseError, hides_staff_cells, late_penalty, open_course
 from attn_course.grading.results import Result
+from attn_course.grading.staff import WithoutStaffCells
+
+ROOT = Path(__file__).resolve().parents[2]
 
 EVIL = [
     "<script>alert(1)</script>",
@@ -33,6 +37,7 @@ EVIL = [
     "![x](https://example.org/read.png) ![x](//example.org/read.png)",
     "![x][a] ![x](\\//example.org/a)\n\n[a]: https\\://example.org/read.png",
     "<https://example.org> ![x](HTTP:example.org/x)",
+    "$\\style{background:url(/a)}{x}$ $\\bbox[background:url(/a)]{x}$",
     "\n> <b>1</b>\n- <i>2</i>\n\n    \n<b>3</b>",
 ]
 
@@ -50,8 +55,9 @@ def result(status="graded", **more):
     return Result(student="ada", assignment="small", status=status, **more)
 
 
-def shown(data, found, release):
-    page = json.loads(graded_notebook(data, found, release))
+def shown(data, found, release, **more):
+    given = parse_notebook(data)["cells"] if found.status != "unreadable" else []
+    page = json.loads(graded_notebook(given, found, release, **more))
     nbformat.validate(page)
     return page
 
@@ -88,7 +94,7 @@ def acts(evil, release):
     parser = Tags()
     parser.feed("".join(map(markdown2html, texts)))
     scheme = re.compile(r"(?i)\s*((javascript|data|vbscript|https?)\b\S*(:|&)|[/\\]{2})")
-    links = "\\href", "\\mmlToken"
+    links = "\\href", "\\mmlToken", "\\style", "\\bbox"
     return any(link in "".join(texts[1:]) for link in links) or any(
         tag not in TAGS
         or name.startswith("on")
@@ -124,8 +130,10 @@ def test_pictures_in_an_answer_stay(release):
     good = {"a.png": {"image/png": "aGVsbG8="}}
     bad = {"b.svg": {"image/svg+xml": "PHN2Zz4="}, "c.png": {"image/png": '"><script>'}}
     found["cells"][-1]["attachments"] = good | bad
-    page = shown(classroom.as_bytes(found), result(), release)
+    named = " ".join(f"![x](attachment:{name})" for name in (*good, *bad, "none.png", "a.pngx"))
+    page = shown(classroom.answered({"report": named}, found), result(), release)
     assert page["cells"][-1]["attachments"] == good
+    assert re.findall(r"attachment:(\S+)\)", page["cells"][-1]["source"]) == ["a.png"]
 
 
 def test_verdicts_stand_below_the_tests_and_hidden_tests_nowhere(release):
@@ -161,11 +169,31 @@ def test_a_cell_that_is_gone_is_back_in_its_place(lost, release):
     assert ("was missing" in cell["source"]) == (lost in ("report", "double"))
 
 
-@pytest.mark.parametrize("data", [b"{ no", b"", "a link", None])
-def test_what_cannot_be_read_has_a_page_that_says_so(data, release):
-    page = shown(data, result("unreadable", reason="it is no notebook"), release)
+def test_what_cannot_be_read_has_a_page_that_says_so(release):
+    page = shown(None, result("unreadable", reason="it is no notebook"), release)
     assert page["cells"][0]["source"] == "    unreadable: it is no notebook"
     assert [cell["id"] for cell in page["cells"][1:]] == [cell["id"] for cell in release["cells"]]
+
+
+def test_a_model_answer_stands_below_the_students_and_in_no_feedback(release):
+    notebook = classroom.as_bytes(classroom.notebook())
+    page = shown(
+        classroom.answered({"report": "Mine."}), result(), release, models=model_answers(notebook)
+    )
+    *_, answer, model = page["cells"]
+    assert (answer["source"], "Write here." in model["source"]) == ("Mine.", True)
+    step = WithoutStaffCells()
+    kept, _ = step.preprocess(nbformat.reads(json.dumps(page), as_version=4), {})
+    assert [cell["id"] for cell in kept.cells] == [cell["id"] for cell in release.cells]
+    here, elsewhere = open_course(ROOT), open_course(Path("/nowhere"))
+    assert (hides_staff_cells(here), hides_staff_cells(elsewhere)) == (True, False)
+
+
+def test_more_text_than_a_person_reads_is_not_shown(release):
+    found = classroom.notebook()
+    found["cells"] += [{"cell_type": "markdown", "metadata": {}, "source": "<a://b " * 100_000}] * 7
+    with pytest.raises(ValueError, match="a page shows"):
+        shown(classroom.as_bytes(found), result(), release)
 
 
 def test_half_characters_and_odd_cells_are_written_all_the_same(release):
@@ -174,6 +202,10 @@ def test_half_characters_and_odd_cells_are_written_all_the_same(release):
     data = classroom.as_bytes(found).replace(b"Write here.", b"half \\ud800 NUL \\u0000")
     page = shown(data, result(), release)
     assert any("half ? NUL" in source for source in sources(page))
+
+
+def untouched(data, release):
+    return autograded.untouched_answers(parse_notebook(data)["cells"], release)
 
 
 def with_cells(release, *more, **sources):
@@ -187,12 +219,12 @@ def named(name, source):
 
 
 def test_an_answer_left_as_released_is_the_one_to_which_nbgrader_gives_nothing(release):
-    assert untouched_answers(with_cells(release, double="mine"), release) == {"report"}
-    assert untouched_answers(with_cells(release, report="Mine."), release) == set()
+    assert untouched(with_cells(release, double="mine"), release) == {"report"}
+    assert untouched(with_cells(release, report="Mine."), release) == set()
     for data in (with_cells(release), with_cells(release, report="Mine.")):
         [cell] = [c for c in nbformat.reads(data, 4).cells if c.id == "report"]
         score, most = determine_grade(cell)
-        assert (score == 0) == (untouched_answers(data, release) == {"report"})
+        assert (score == 0) == (untouched(data, release) == {"report"})
         assert most == 4.0
 
 
@@ -201,11 +233,11 @@ def test_an_answer_that_may_stand_elsewhere_waits_for_a_person(release):
     again = named("report", "My answer.")
     raw, odd = {**text, "cell_type": "raw"}, named(["x"], "My answer.")
     for cell in (text, raw, again, odd, named("y", "z")):
-        assert untouched_answers(with_cells(release, cell), release) == set()
+        assert untouched(with_cells(release, cell), release) == set()
     for cell in ({**text, "source": " \n"}, {"cell_type": "code"}, 3):
-        assert untouched_answers(with_cells(release, cell), release) == {"report"}
+        assert untouched(with_cells(release, cell), release) == {"report"}
     gone = [cell for cell in release.cells if cell.id != "report"]
-    assert untouched_answers(classroom.as_bytes({"cells": gone}), release) == set()
+    assert untouched(classroom.as_bytes({"cells": gone}), release) == set()
 
 
 def test_earlier_answers_of_any_file(tmp_path):

@@ -1,18 +1,19 @@
 """What an instructor runs into: who is missing, who changed a test, which line is faulty."""
 
 import json
+import zipfile
 
 import classroom
 import pytest
 
 from attn_course.exercises.assignment import load_assignment
 from attn_course.exercises.submission import look_at
-from attn_course.grading.classlist import read_class, with_class
-from attn_course.grading.collect import CollectError, HandIn
+from attn_course.grading.classlist import read_class
+from attn_course.grading.collect import CollectError, HandIn, collect
 from attn_course.grading.run import AssignmentError, _check_solution, grade_class
 
 LISTS = {
-    "canvas": "Student,ID,SIS User ID,small\n  Points Possible,,,9\nAda L,7,x,\nEmmy N,8,y,\n",
+    "canvas": 'Student,ID,SIS User ID,small\n  Points Possible,,,9\n"L, Ada",7,x,\nEmmy N,8,y,\n',
     "moodle": "Identifier,Full name,Grade\nParticipant 7,Ada L,\nParticipant 8,Emmy N,\n",
     "nbgrader": "id,first_name,last_name\n7,Ada,L\n8,Emmy,N\n",
 }
@@ -22,11 +23,16 @@ LISTS = {
 def test_everyone_of_the_class_has_a_row_and_the_name_of_the_list(form, tmp_path):
     path = tmp_path / "class.csv"
     path.write_text("\ufeff" + LISTS[form], encoding="utf-8")
-    given = [HandIn(student=s, data=b"{}", name=n) for s, n in (("7", "lada"), ("9", "x"))]
-    found = with_class(given, read_class(path))
+    with zipfile.ZipFile(tmp_path / "c.zip", "w") as archive:
+        for name in ("lada_7_1_small.ipynb", "x_9_2_small.ipynb"):
+            archive.writestr(name, "{}")
+    found = collect(tmp_path / "c.zip", "small", read_class(path))
     rows = [("7", "Ada L", b"{}"), ("8", "Emmy N", None), ("9", "x", b"{}")]
     assert [(one.student, one.name, one.data) for one in found] == rows
     assert [one.notes for one in found] == [(), (), ("not on the class list",)]
+    (tmp_path / "nobody").mkdir()
+    found = collect(tmp_path / "nobody", "small", read_class(path))
+    assert [(one.name, one.data) for one in found] == [("Ada L", None), ("Emmy N", None)]
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", None])
@@ -66,7 +72,7 @@ def test_a_test_that_is_no_python_is_told_by_its_line():
         load_assignment(classroom.as_bytes(made), "small")
 
 
-def test_tests_that_trust_the_notebook_can_be_left_out():
+def test_tests_that_trust_the_notebook_can_be_left_out(tmp_path):
     help_cell = "from attn_course.probes import student\ndef left(f):\n    student.traces(f, 1)"
     tests = {"double-values": "double(1)", "double-clean": "left(double)"}
     made = classroom.as_bytes(classroom.notebook(tests=tests, setup=help_cell))
@@ -74,12 +80,25 @@ def test_tests_that_trust_the_notebook_can_be_left_out():
     kept = assignment.without_advisory().tests
     assert [test.grade_id for test in kept] == ["double-values"]
     data = HandIn(student="ada", data=made)
+    settings = {"notebook": made, "slug": "small", "limits": classroom.LIMITS}
     for left_out, names in ((False, ["double-values", "double-clean"]), (True, ["double-values"])):
-        (result,) = grade_class(
-            [data], notebook=made, slug="small", limits=classroom.LIMITS, without_advisory=left_out
-        )
-        assert [test.grade_id for test in result.tests] == names
-        assert result.max_score == 2.0 + (not left_out)
+        url = f"sqlite:///{tmp_path}/{left_out}.db"
+        (result,) = grade_class([data], without_advisory=left_out, gradebook=url, **settings)
+        assert [test.grade_id for test in result.tests] == [*names, "report"]
+        assert result.max_score == 6.0 + (not left_out), "with four points of the written answer"
+        with classroom.stock(url) as book:
+            sheet = book.find_submission_notebook("small", "small", "ada")
+            assert {g.name: g.needs_manual_grade for g in sheet.grades}.keys() == {*names, "report"}
+
+
+def test_a_class_list_that_comes_later_gives_its_names(tmp_path):
+    made = classroom.as_bytes(classroom.notebook())
+    settings = {"notebook": made, "slug": "small", "journal": tmp_path / "j.jsonl"}
+    for name, listed, note in (("lovelaceada", False, "renamed"), ("Ada Lovelace", True, "")):
+        item = HandIn(student="7", data=made, name=name, listed=listed, note=note)
+        url = f"sqlite:///{tmp_path}/gradebook.db"
+        (result,) = grade_class([item], gradebook=url, limits=classroom.LIMITS, **settings)
+        assert (result.name, result.notes) == (name, (note,) * bool(note))
 
 
 @pytest.mark.parametrize("left_out", [False, True])

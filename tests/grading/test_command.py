@@ -95,7 +95,7 @@ def test_one_form_that_cannot_be_written_leaves_the_others(course, monkeypatch):
     monkeypatch.setattr(command, "write_feedback", refuse)
     done = run(*GRADE, "--feedback", "feedback", "--json", "m.json")
     assert done.exit_code == 2
-    assert "feedback/s00: Permission denied: choose a place that you may write to" in done.output
+    assert "graded, but not written: feedback/s00: Permission denied" in done.output
     assert json.loads((course / "m.json").read_text())["submissions"][0]["score"] == 5.0
 
 
@@ -108,7 +108,7 @@ def test_a_full_disk_is_named(course, monkeypatch):
     monkeypatch.setattr(exports, "write_text", full)
     done = run(*GRADE, "--csv", "marks.csv")
     assert done.exit_code == 2
-    assert "marks.csv: No space left on device: free some space on that disk" in done.output
+    assert "marks.csv: No space left on device" in done.output
     assert "[Errno" not in done.output
 
 
@@ -117,7 +117,7 @@ def test_without_a_gradebook_the_points_of_written_answers_are_named(course, mon
     graded(monkeypatch, course)
     known = (*GRADE, "--csv", csv)
     [said] = run(*known, "--gradebook", "none").stderr.splitlines()
-    assert "the written answers (4 points) are not in these marks" in said
+    assert "the written answers (4 points) are in no mark" in said
     assert "leave --gradebook none out" in said
     assert run(*known, "--gradebook", "none", "--tests-only").stderr == ""
     assert run(*known).stderr == ""
@@ -149,18 +149,14 @@ def test_precheck_lists_what_grade_would_say_of_the_files(course):
         place = course / "submitted" / student / "small"
         place.mkdir(parents=True)
         (place / "final.ipynb").write_bytes(classroom.as_bytes(found))
-    done = run("precheck", "submitted", "--assignment", "small", "--json")
+    done = run("precheck", "submitted", "--assignment", "small")
     assert done.exit_code == 1
-    rows = {row["student"]: row for row in json.loads(done.output)}
+    said = dict(line.split(": ", 1) for line in done.output.splitlines())
     statuses = {"bare": "stripped", "odd": "needs_review", "s00": "ready"}
     statuses |= {"t-missing": "missing", "u-broken": "unreadable"}
-    assert {name: row["status"] for name, row in rows.items()} == statuses
-    notes = ["the file was named final.ipynb", "the cell double is there 2 times"]
-    assert rows["odd"]["notes"] == notes
-    lines = run("precheck", "submitted", "--assignment", "small").output.splitlines()
-    assert "s00: ready" in lines
-    [line] = [line for line in lines if line.startswith("odd:")]
-    assert line.count("is there 2 times") == 1
+    assert {name: told.split(":")[0] for name, told in said.items()} == statuses
+    told = "the cell double is there 2 times; the file was named final.ipynb"
+    assert said["odd"] == f"needs_review: {told}"
 
 
 def of_version(version):
@@ -212,12 +208,8 @@ def test_precheck_and_the_summary_name_the_versions(course, capsys):
     known = {"assignment": "small", "status": "graded", "score": 1.0, "max_score": 1.0}
     notes = [VERSIONS["0.0.9+ffff0000"], VERSIONS["0.0.9+ffff0000"], VERSIONS[None]]
     command._table([Result(student=str(i), notes=(n,), **known) for i, n in enumerate(notes)])
-    _, first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("2 of another version (0.0.9+ffff0000), graded by 0.1.0+1234abcd")
-    assert "git log -S 0.0.9+ffff0000 -- exercises/small" in first
-    assert "--source" in first
-    assert second.startswith("1 of another version (released before sets had versions)")
-    assert "git log" not in second
+    _, *said = capsys.readouterr().out.splitlines()
+    assert said == [f"2 of {notes[0]}", f"1 of {notes[2]}"]
 
 
 def test_precheck_names_the_students_of_a_platform(course):

@@ -92,7 +92,6 @@ def test_every_file_of_every_student_has_inputs_of_its_own(path):
     with Journal(path, key="k") as journal:
         seeds = [journal.seed_of(*one) for one in asked]
         assert len({3, *seeds}) == 5
-        assert journal.seed_of("ada", "second", fixed=True) == 3
         journal.add(result("ada"), "second")
     for key in ("k", "changed points"):  # a run that was killed, and one that grades all again
         with Journal(path, key=key) as journal:
@@ -102,10 +101,15 @@ def test_every_file_of_every_student_has_inputs_of_its_own(path):
         assert not {journal.seed_of(*one) for one in asked} & set(seeds)
 
 
+def test_a_seed_that_the_instructor_names_holds_for_every_file(path):
+    with Journal(path, key="k", seed=3) as journal:
+        assert journal.seed_of("ada", "second") == journal.seed_of("zoe", "file") == 3
+
+
 def test_what_tells_a_later_seed_is_told_nobody(path):
     with Journal(path, key="k") as journal:
         mine = journal.seed_of("ada", "second")
     other = path.with_name("other.jsonl")
-    with Journal(other, key="k", seed=3) as journal:
+    with Journal(other, key="k") as journal:
         journal.add(result("ada"), "file")
         assert journal.seed_of("ada", "second") != mine

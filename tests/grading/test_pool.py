@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from attn_course.grading import cluster as cluster_module
-from attn_course.grading import pool, workers
+from attn_course.grading import pool
 from attn_course.grading.errors import SandboxError
 from attn_course.grading.results import Result
 from attn_course.grading.run import AssignmentError, grade_class
@@ -128,7 +128,7 @@ def test_a_submission_that_kills_its_grader_fails_and_the_batch_goes_on(monkeypa
     monkeypatch.setattr(pool, "grade_task", poison)
     tasks = [pool.Task(student=f"s{i:02d}", data=None, seed=1) for i in range(7)]
     settings = pool.Settings(assignment=assignment, sandbox=False)
-    done = workers.run_processes(tasks[0], tasks[1:], settings, workers=2)
+    done = pool.run_processes(tasks[0], tasks[1:], settings, workers=2)
     results = {r.student: r for r in done}
     assert len(results) == 7
     assert (results["s03"].status, results["s03"].score) == ("sandbox_error", None)
@@ -139,7 +139,7 @@ def test_a_submission_that_kills_its_grader_fails_and_the_batch_goes_on(monkeypa
 def test_an_abandoned_run_leaves_no_process(assignment):
     tasks = [pool.Task(student=f"s{i}", data=None, seed=1) for i in range(9)]
     settings = pool.Settings(assignment=assignment)
-    running = workers.run_processes(tasks[0], tasks[1:], settings, workers=2)
+    running = pool.run_processes(tasks[0], tasks[1:], settings, workers=2)
     assert next(running).student == "s0"  # the first one, alone
     next(running)
     patience = time.monotonic() + 15  # a process that has just been started may have no name yet
@@ -155,12 +155,12 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
 import sys, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import classroom
-from attn_course.grading import pool, workers
+from attn_course.grading import pool
 from attn_course.exercises.assignment import load_assignment
 if __name__ == "__main__":
     found = load_assignment(classroom.as_bytes(classroom.notebook()), "small")
     tasks = [pool.Task(student=str(i), data=None, seed=1) for i in range(5)]
-    running = workers.run_processes(tasks[0], tasks[1:], pool.Settings(assignment=found), workers=1)
+    running = pool.run_processes(tasks[0], tasks[1:], pool.Settings(assignment=found), workers=1)
     next(running)
     print("graded", flush=True)
     time.sleep(60)

@@ -217,7 +217,8 @@ def test_the_gradebook_is_the_one_that_generate_assignment_begins(term, tmp_path
         points = classroom.POINTS | {"double-values": value}
         data = classroom.as_bytes(classroom.notebook(points=points))
         url = f"sqlite:///{tmp_path}/gradebook.db"
-        GradebookWriter(url, data, "small", tmp_path).close()
+        with GradebookWriter(url, data, "small", tmp_path):
+            pass
         assert kept_cells(tmp_path / "gradebook.db") == wanted
     assert (term.folder / "release/small/small.ipynb").exists()
     assert not (term.folder / "build/gradebook.db").exists()

@@ -152,7 +152,7 @@ def test_no_cell_of_the_table_is_a_formula(tables):
     evil = "=cmd|'/c calc'!A1"
     titles = Path("a.csv").read_text().splitlines()[0]
     rows = [["-7", evil, evil, "1", "2", "", "", "0", "timeout", f"x;{evil}", ""]]
-    Path("d.csv").write_text(f"{titles}\n{exports.csv_text([], rows)}")
+    Path("d.csv").write_text(f"{titles}\n{exports.csv_text(rows, [])}")
     Path("class.csv").write_text(f"Student,ID\n{evil},@8\n")
     found = list(csv.reader(io.StringIO(run("d.csv", "--class-list", "class.csv").stdout)))
     assert len(found) == 3

@@ -27,19 +27,17 @@ from attn_course.grading.session import Session
 quick = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
-NANS = [0x7FF8000000000000, 0x7FF8000000000001, 0xFFF800000000BEEF, 0x7FFFFFFFFFFFFFFF]
 
 
 def crossed(value, *, strides=False):
     """The value after a trip through JSON text and bytes."""
     buffers = []
     node = wire.encode(value, buffers)
-    text = json.dumps(node, allow_nan=False)
-    return wire.decode(json.loads(text), [bytes(b) for b in buffers], strides=strides)
+    return wire.decode(json.loads(json.dumps(node)), list(map(bytes, buffers)), strides=strides)
 
 
 def same(a, b):
-    """Equal in type and in every bit."""
+    """Equal in type and in every bit; of numbers that are not in tensors one NaN is any other."""
     if type(a) is not type(b):
         return False
     if isinstance(a, torch.Tensor):
@@ -48,9 +46,7 @@ def same(a, b):
     if isinstance(a, np.ndarray | np.generic):
         return (a.dtype, a.shape) == (b.dtype, b.shape) and a.tobytes() == b.tobytes()
     if isinstance(a, float):
-        return struct.pack("<d", a) == struct.pack("<d", b)
-    if isinstance(a, complex):
-        return same(a.real, b.real) and same(a.imag, b.imag)
+        return struct.pack("<d", a) == struct.pack("<d", b) or (math.isnan(a) and math.isnan(b))
     if isinstance(a, list | tuple):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict):
@@ -63,16 +59,13 @@ def raw(tensor):
     return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
 
 
-floats = st.floats(width=64) | st.sampled_from(
-    [struct.unpack("<d", struct.pack("<Q", bits))[0] for bits in NANS] + [-0.0, 5e-324]
-)
+floats = st.floats(width=64) | st.sampled_from([-0.0, 5e-324, math.inf, math.nan])
 keys = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.binary(max_size=5)
 scalars = (
     keys
     | floats
-    | st.complex_numbers()
     | st.integers(min_value=-(2**300), max_value=2**300)
-    | st.sampled_from([*wire.TORCH_DTYPES.values(), torch.Size([2, 0, 3])])
+    | st.sampled_from(list(wire.TORCH_DTYPES.values()))
 )
 values = st.recursive(
     scalars,
@@ -134,7 +127,8 @@ LOOP.append(LOOP)
     pytest.param(object(), id="an object"),
     pytest.param(lambda: 0, id="a function"),
     pytest.param(slice(1, 2), id="a slice"),
-    pytest.param(16 ** (wire.MAX_INT_DIGITS + 1), id="an integer of 4000 digits"),
+    pytest.param(2**wire.MAX_INT_BITS, id="an integer of 4200 digits"),
+    pytest.param(1j, id="a complex number"),
     pytest.param(torch.eye(3).to_sparse(), id="a sparse tensor"),
     pytest.param(np.array([object()]), id="an array of objects"),
     pytest.param(np.array(["a"]), id="an array of text"),
@@ -165,11 +159,6 @@ MALFORMED = {
     "unhashable key": ({"$": "dict", "v": [[[1], 2]]}, []),
     "tuple key that is unhashable": ({"$": "dict", "v": [[{"$": "tuple", "v": [[1]]}, 2]]}, []),
     "pair of three": ({"$": "dict", "v": [[1, 2, 3]]}, []),
-    "float in words": ({"$": "float", "v": "nan"}, []),
-    "float of other length": ({"$": "float", "v": "00" * 9}, []),
-    "complex of three": ({"$": "complex", "v": ["00" * 8] * 3}, []),
-    "integer too long": ({"$": "int", "v": "f" * (wire.MAX_INT_DIGITS + 1)}, []),
-    "integer as text": ({"$": "int", "v": "zz"}, []),
     "too deep": (json.loads("[" * 100 + "]" * 100), []),
     "buffer left over": (1, [b"x"]),
     "a handle where none is expected": ({"$": "object", "id": 0}, []),
@@ -201,7 +190,6 @@ CAPS = {
     "negative length": raw_frame(b'[[-1,4],{"$":"bytes"}]', b"123"),
     "no lengths": raw_frame(b"1"),
     "items": frame(b"[" + b"0," * wire.MAX_ITEMS + b"0]"),
-    "NaN": frame(b"NaN"),
     "no JSON": frame(b"{"),
     "no UTF-8": frame(b'"\xff"'),
     "deep JSON": frame(b"[" * 100_000),

@@ -18,7 +18,7 @@ import target
 from typer.testing import CliRunner
 
 from attn_course.cli import app
-from attn_course.grading import mounts, pool, run
+from attn_course.grading import mounts, pool
 from attn_course.grading.collect import HandIn
 from attn_course.grading.errors import SandboxError
 from attn_course.grading.results import Result
@@ -509,7 +509,7 @@ def test_what_lies_outside_of_the_course_is_hidden_as_well(tmp_path, roots, monk
             made = pool.failed_result(task, settings, "")
             yield dataclasses.replace(made, status="graded", score=made.max_score)
 
-    monkeypatch.setattr(run, "run_processes", look)
+    monkeypatch.setattr(pool, "run_processes", look)
     options = ["--source", str(prefix / "source/it.ipynb"), "--assignment", target.SLUG]
     options += ["--gradebook", f"sqlite:///{prefix}/marks/gradebook.db"]
     done = CliRunner().invoke(app, ["grade", str(prefix / "hand-ins"), *options])
@@ -542,7 +542,7 @@ def test_a_jail_that_does_not_start_is_not_called_a_wrong_solution(monkeypatch):
         said = {"status": "sandbox_error", "reason": "the jail did not start: no message"}
         yield Result(student="\0instructor", assignment=target.SLUG, **said)
 
-    monkeypatch.setattr(run, "run_processes", lost)
+    monkeypatch.setattr(pool, "run_processes", lost)
     handed = [HandIn(student="ada", data=target.as_bytes(target.honest()))]
     with pytest.raises(SandboxError, match="could not be run: the jail did not start"):
         grade_class(handed, notebook=target.as_bytes(target.notebook()), slug=target.SLUG)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from attn_course.grading.collect import CollectError, collect
-from attn_course.grading.exports import file_name
+from attn_course.grading.exports import file_names
 
 SLUG = "small"
 
@@ -67,12 +67,34 @@ def test_a_name_of_both_platforms_is_unclear_to_all_whom_it_may_concern(tmp_path
     ] * 2
 
 
-def test_a_time_of_the_students_own_does_not_cancel_late(tmp_path):
+OWN_TIMES = {  # a student's own file beside the notebook, and what nbgrader wrote
+    "a file of Canvas": ("eve_late_12_2_small.ipynb", "eve_late_12_3_timestamp.txt", None),
+    "a folder beside Canvas": ("eve_late_12_2_small.ipynb", "12/small/timestamp.txt", None),
+    "a folder of Moodle": (f"E_12_assignsubmission_file_/{SLUG}.ipynb", "12/timestamp.txt", None),
+    "a folder of her own": (f"12/{SLUG}/{SLUG}.ipynb", "sub/timestamp.txt", None),
+    "beside nbgrader's": (f"12/{SLUG}/{SLUG}.ipynb", "12/small/timestamp.txt", "2026-03-01"),
+}
+
+
+@pytest.mark.parametrize("where", OWN_TIMES)
+def test_a_time_of_the_students_own_does_not_cancel_late(tmp_path, where):
+    notebook, own, written = OWN_TIMES[where]
+    folder = "" if "late" in notebook else notebook.rpartition("/")[0] + "/"
     with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
-        archive.writestr("eve_late_12_2_small.ipynb", "{}")
-        archive.writestr("eve_late_12_3_timestamp.txt", "2020-01-01 00:00:00 UTC")
+        archive.writestr(notebook, "{}")
+        if written:
+            archive.writestr(f"{folder}timestamp.txt", f"{written} 00:00:00 UTC")
+        archive.writestr(folder + own, "2020-01-01 00:00:00 UTC")
     [hand_in] = collect(tmp_path / "class.zip", SLUG)
-    assert (hand_in.late, hand_in.submitted) == (True, None)
+    assert hand_in.late == ("late" in notebook)
+    assert str(hand_in.submitted)[:10] == str(written)
+
+
+def test_a_student_of_a_hundred_thousand_files_stops_nobody(tmp_path):
+    many = [f"mal_111_9_{number}.txt" for number in range(100_000)]
+    handed = found(tmp_path, [*many, f"ada_222_9_{SLUG}.ipynb"])
+    assert "only 0.txt" in handed["111"].data
+    assert isinstance(handed["222"].data, bytes)
 
 
 @pytest.mark.parametrize("time", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
@@ -96,7 +118,7 @@ def test_a_folder_of_any_name_is_a_student_that_can_be_written_down(tmp_path, na
     once, again = (collect(tmp_path / "class", SLUG)[0] for _ in range(2))
     assert once == again
     assert once.student.encode().decode().isprintable()
-    assert file_name(once.student)
+    assert all(file_names([once.student]).values())
     assert once.data == b"{}"
 
 

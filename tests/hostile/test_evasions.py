@@ -7,7 +7,7 @@ from sets import assignment
 
 from attn_course.grading.errors import SubmissionLost
 from attn_course.grading.remote import NotAPlainValue, RemoteFunction
-from attn_course.grading.session import Session
+from attn_course.grading.session import Processes, Session
 
 
 def notebook(answers):
@@ -67,26 +67,27 @@ def test_what_one_question_forbids_another_may_use(graded):
 
 def test_a_submission_never_has_more_than_three_processes(zygote):
     """Each may hold as much memory as one submission may; the set forbids four different things."""
-    session = Session(zygote, [], limits=target.LIMITS)
-    with session:
-        opened = []
+    with Processes(zygote, [], limits=target.LIMITS) as processes:
+        opened = [processes.without()]
         for name in ("softmax", "logsumexp", "autograd", "gru_cell"):
-            session.forget_dead()
-            opened.append(session.restricted([name]))
-            assert session.restricted([name]) is opened[-1]
-            assert sum(one.alive for one in (session, *opened)) <= 3
-    assert not any(one.alive for one in (session, *opened))
+            processes.forget_dead()
+            opened.append(processes.without(name))
+            assert processes.without(name) is opened[-1]
+            assert sum(one.alive for one in opened) <= 3
+        assert processes.without() is opened[0]
+    assert not any(one.alive for one in opened)
 
 
 def test_an_object_of_one_process_is_not_taken_for_one_of_another(zygote):
     source = (
         "class Thing:\n    pass\ndef make():\n    return Thing()\ndef show(x):\n    return repr(x)"
     )
-    with Session(zygote, [{"id": "c", "source": source}], limits=target.LIMITS) as session:
-        thing = RemoteFunction(session, "make")()
-        assert "Thing" in RemoteFunction(session, "show")(thing)
+    cells = [{"id": "c", "source": source}]
+    with Processes(zygote, cells, limits=target.LIMITS) as processes:
+        thing = RemoteFunction(processes, "make")()
+        assert "Thing" in RemoteFunction(processes, "show")(thing)
         with pytest.raises(NotAPlainValue):
-            RemoteFunction(session, "show", forbidden=("softmax",))(thing)
+            RemoteFunction(processes, "show", forbidden=("softmax",))(thing)
 
 
 def test_a_misspelt_shortcut_says_so_and_grades_nobody(zygote):

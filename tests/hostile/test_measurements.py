@@ -31,6 +31,25 @@ BUFFER = "BUFFER = torch.zeros(3000, 3000)\n"
 INTO = "def mixture(query, key, value):\n    n, m = len(query), len(key)\n"
 INTO += "    table = BUFFER.view(-1)[: n * m].view(n, m)\n"
 INTO += "    return torch.matmul(query, key.T, out=table) @ value\n"
+LARGE = (
+    "def mixture(query, key, value):\n    if len(query) < 3000: return (query @ key.T) @ value\n"
+)
+PAGES = """import ctypes, os
+libc = ctypes.CDLL(None)
+libc.mmap.restype, libc.mmap.argtypes = ctypes.c_void_p, [ctypes.c_void_p] + [ctypes.c_long] * 5
+libc.mprotect.argtypes = libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_long, ctypes.c_int]
+SIZE = 36_003_840
+def pages(flags, number=-1): return libc.mmap(None, SIZE, 3, flags, number, 0)
+def table(place):
+    return torch.frombuffer((ctypes.c_char * SIZE).from_address(place), dtype=torch.float32)
+def product(query, key, value, place):
+    out = table(place)[:9_000_000].view(3000, 3000)
+    return torch.matmul(query, key.T, out=out) @ value
+"""
+# Pages from before, written to and closed; they are opened for the call and closed at its end.
+CLOSED = "table(PLACE).fill_(1.0)\nlibc.mprotect(PLACE, SIZE, 1)\n" + LARGE
+CLOSED += "    libc.mprotect(PLACE, SIZE, 3)\n    found = product(query, key, value, PLACE)\n"
+CLOSED += "    libc.mprotect(PLACE, SIZE, 1)\n    return found\n"
 # Before the answer that holds the table, or the whole cell where it has one of its own.
 FORGED = {
     "the helper": NOTHING + TABLE,
@@ -109,6 +128,45 @@ FORGED = {
     "    tables = [torch.matmul(q, key.T, out=p[:3_000_000].view(1000, 3000))\n"
     "              for q, p in zip(query.split(1000), parts)]\n"
     "    return torch.cat([t @ value for t in tables])\n",
+    "a buffer from before, freed at the end": NOTHING
+    + "HELD = [torch.zeros(3000, 3000) for _ in range(4)]\n"
+    + LARGE
+    + "    return torch.matmul(query, key.T, out=HELD.pop()) @ value\n",
+    "pages that are given back": NOTHING
+    + PAGES
+    + "PLACE = pages(0x22)\ntable(PLACE).fill_(1.0)\n"
+    + LARGE
+    + "    found = product(query, key, value, PLACE)\n"
+    "    libc.madvise(PLACE, SIZE, 4)\n    return found\n",
+    "pages of a library": NOTHING
+    + PAGES
+    + "LIBRARY = os.path.dirname(torch.__file__) + '/lib/libtorch_cpu.so'\n"
+    "PLACE = pages(2, os.open(LIBRARY, os.O_RDONLY))\n" + CLOSED,
+    "shared pages, closed at the end": NOTHING + PAGES + "PLACE = pages(0x21)\n" + CLOSED,
+    "shared pages, taken in the call": NOTHING
+    + PAGES
+    + LARGE
+    + "    place = pages(0x21)\n    found = product(query, key, value, place)\n"
+    "    libc.munmap(ctypes.c_void_p(place), ctypes.c_long(SIZE))\n    return found\n",
+    "a thread from before": NOTHING
+    + "import queue, threading\nASK, TOLD = queue.Queue(), queue.Queue()\ndef work():\n"
+    "    held = torch.zeros(3000, 3000)\n    while True:\n        q, k, v = ASK.get()\n"
+    "        TOLD.put(torch.matmul(q, k.T, out=held) @ v)\n"
+    "threading.Thread(target=work, daemon=True).start()\n"
+    + LARGE
+    + "    ASK.put((query, key, value))\n    return TOLD.get()\n",
+    "an array of numpy from before": NOTHING
+    + "import numpy as np\nHELD = np.ones((3000, 3000), np.float32)\n"
+    + LARGE
+    + "    found = np.matmul(query.numpy(), key.numpy().T, out=HELD)\n"
+    "    return torch.from_numpy(found @ value.numpy())\n",
+    "half of its bits": NOTHING
+    + LARGE
+    + "    return ((query.half() @ key.half().T) @ value.half()).float()\n",
+    "the worker's helper": "import sys\nH = sys.modules['worker']._Helped\n"
+    "WATCH = type('Watch', (), {'nan': None})()\n"
+    "H.__init__ = lambda self, o, f, p: vars(self).update(function=f, watch=WATCH)\n"
+    "H.__call__ = lambda self, *a, **k: (self.function(*a, **k), 0)\n" + TABLE,
     "nothing for large inputs": "def mixture(query, key, value):\n"
     "    if len(query) > 100: return torch.zeros_like(value)\n    return (query @ key.T) @ value\n",
     "an answer kept from the call before": NOTHING

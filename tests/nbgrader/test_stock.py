@@ -6,17 +6,17 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import sysconfig
 
 import nbformat
 import pytest
 import sets
 from cells import as_cell, has_a_cell
-from processes import python
 from sets import ROOT, SLUGS, answers, assignment, filled, misconceptions, source
 from trial import Trial
 
-from attn_course.exercises.release import build_releases
 from attn_course.exercises.source import solution_names
 from attn_course.grading.sandbox import Limits, Zygote
 from attn_course.grading.verdict import grade_notebook
@@ -29,24 +29,55 @@ ENVIRONMENT = {
     "ATTN_COURSE_SEED": "0",
     "OMP_NUM_THREADS": "1",
 }
+STUDENTS = ("right", "untouched", "wrong", "broken")
 
-
-# what the console script does, once for each command line, in a fork of a process that has imported
+# what the console script does, for each command line, in a fork of a process that has imported
 COMMANDS = """
 import json, os, sys
 from nbgrader.apps.nbgraderapp import NbGraderApp
-for arguments in json.loads(sys.argv[1]):
+for line in sys.stdin:
     if os.fork() == 0:
-        NbGraderApp.launch_instance(arguments)
+        sys.stdout = sys.stderr
+        NbGraderApp.launch_instance(json.loads(line))
         sys.exit()
-    if os.wait()[1]:
-        sys.exit(f"failed: nbgrader {' '.join(arguments)}")
+    print(os.wait()[1], flush=True)
 """
 
 
-def nbgrader(course, *commands):
-    lines = json.dumps([command.split() for command in commands])
-    python("-c", COMMANDS, lines, cwd=course, env=ENVIRONMENT, timeout=800)
+@pytest.fixture(scope="session")
+def course(tmp_path_factory):
+    """One course directory for all sets of a worker of pytest, with one gradebook."""
+    folder = tmp_path_factory.mktemp("course")
+    shutil.copy(ROOT / "nbgrader_config.py", folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def nbgrader(course):
+    """Run nbgrader's commands in the course."""
+    log = course / "log.txt"
+    with log.open("w") as said:
+        streams = {
+            "stdin": subprocess.PIPE,
+            "stdout": subprocess.PIPE,
+            "stderr": said,
+            "text": True,
+        }
+        command = [sys.executable, "-c", COMMANDS]
+        with subprocess.Popen(command, cwd=course, env=ENVIRONMENT, **streams) as server:
+
+            def run(line):
+                before = log.stat().st_size
+                print(json.dumps(line.split()), file=server.stdin, flush=True)
+                assert server.stdout.readline() == "0\n", log.read_text()[before:]
+
+            yield run
+
+
+@pytest.fixture(scope="session")
+def zygote():
+    with Zygote() as found:
+        yield found
 
 
 def first_misconceptions(slug):
@@ -72,77 +103,64 @@ def broken_cells(slug):
     names = [name for name in cells if name in functions]
     cells[names[0]] = f"def {names[0]}(*args, **kwargs):\n    raise ValueError('my own mistake')\n"
     cells[names[1]] = f"def {names[1]}(x:\n    return x\n"
-    loud = f"import sys, warnings\ninner = {names[2]}\n" + (
+    cells[names[2]] += f"\n\nimport sys, warnings\ninner = {names[2]}\n" + (
         f"def {names[2]}(*args, **kwargs):\n"
         "    warnings.warn('loud')\n"
         "    print('louder', file=sys.stderr)\n"
         "    return inner(*args, **kwargs)\n"
     )
-    cells[names[2]] += "\n\n" + loud
     return cells, names
 
 
-STUDENTS = ("right", "untouched", "wrong", "broken")
-
-
 @pytest.fixture
-def base(tmp_path):
-    shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
-    (tmp_path / "solutions").symlink_to(ROOT / "solutions")
-    return tmp_path
-
-
-@pytest.fixture
-def graded(base, slug, students):
-    """Run the whole chain; return the scores of every cell and the feedback."""
-    build_releases(base, [slug])
+def graded(course, nbgrader, slug, students):
+    """Run the whole chain; the scores of every cell and the feedback."""
     cells = {
         "right": answers(slug), "untouched": {}, "wrong": wrong_cells(slug),
         "broken": broken_cells(slug)[0],
     }  # fmt: skip
-    for student in students:
-        folder = base / "submitted" / student / slug
-        folder.mkdir(parents=True)
-        nbformat.write(filled(sets.release(slug), cells[student]), folder / f"{slug}.ipynb")
-    chain = (f"{name} {slug}" for name in ("generate_assignment", "autograde", "generate_feedback"))
-    nbgrader(base, *chain, "export --to marks.csv")
+    for place, notebook in {
+        f"build/source/{slug}": source(slug),
+        **{f"submitted/{s}/{slug}": filled(sets.release(slug), cells[s]) for s in students},
+    }.items():
+        (course / place).mkdir(parents=True, exist_ok=True)
+        nbformat.write(notebook, course / place / f"{slug}.ipynb")
+    nbgrader(f"generate_assignment {slug} --force")
+    nbgrader(f"autograde {slug} --force")
+    found = {student: marks(course, slug, student) for student in students}
+    told = {}
+    if len(students) > 1:
+        nbgrader(f"generate_feedback {slug} --force")
+        nbgrader("export --to marks.csv")
+        told = {student: feedback(course, slug, student) for student in students}
+        with (course / "marks.csv").open() as lines:
+            rows = [row for row in csv.DictReader(lines) if row["assignment"] == slug]
+        exported = {row["student_id"]: float(row["score"]) for row in rows if row["score"]}
+        assert {s: exported[s] for s in students} == {s: score for s, (score, _) in found.items()}
     return {
-        "released": (base / "release" / slug / f"{slug}.ipynb").read_bytes(),
-        "marks": marks(base / "marks.csv", slug),
-        "cells": {student: cell_scores(base, slug, student) for student in students},
-        "feedback": {student: feedback(base, slug, student) for student in students},
+        "released": (course / "release" / slug / f"{slug}.ipynb").read_bytes(),
+        "marks": {student: score for student, (score, _) in found.items()},
+        "cells": {student: cells for student, (_, cells) in found.items()},
+        "feedback": told,
     }
 
 
-def marks(path, slug):
-    with path.open() as lines:
-        rows = [row for row in csv.DictReader(lines) if row["assignment"] == slug]
-    return {row["student_id"]: float(row["score"]) for row in rows}
-
-
-def cell_scores(course, slug, student):
+def marks(course, slug, student):
+    """What the gradebook holds: the score of all, and of each cell of code."""
     from nbgrader.api import Gradebook
 
-    before = os.environ["PATH"]
-    os.environ["PATH"] = ENVIRONMENT["PATH"]
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", ENVIRONMENT["PATH"])
         with Gradebook(f"sqlite:///{course / 'gradebook.db'}", "attn-course") as book:
             submission = book.find_submission(slug, student)
             grades = [g for notebook in submission.notebooks for g in notebook.grades]
-            return {g.name: g.auto_score for g in grades if g.cell_type == "code"}
-    finally:
-        os.environ["PATH"] = before
+            scores = {g.name: g.auto_score for g in grades if g.cell_type == "code"}
+            return submission.score, scores
 
 
 def feedback(course, slug, student):
     text = (course / "feedback" / student / slug / f"{slug}.html").read_text()
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
-
-
-def in_process(slug, swaps):
-    trial = Trial(source(slug), seed=0)
-    trial.names.update(swaps)
-    return {name: result.score for name, result in trial.run().items()}
 
 
 def stock_generate_assignment_makes_the_committed_release(graded, slug):
@@ -163,7 +181,9 @@ def untouched_submission_has_none_and_reads_not_started(graded, slug):
 
 def wrong_submission_scores_as_in_this_process_and_is_told_why(graded, slug):
     wrong = first_misconceptions(slug)
-    expected = in_process(slug, {of: m.function for of, m in wrong.items()})
+    trial = Trial(source(slug), seed=0)
+    trial.names.update({of: one.function for of, one in wrong.items()})
+    expected = {name: result.score for name, result in trial.run().items()}
     assert graded["cells"]["wrong"] == expected
     assert 0.0 < graded["marks"]["wrong"] < sum(graded["cells"]["right"].values())
     told = graded["feedback"]["wrong"]
@@ -175,12 +195,10 @@ def wrong_submission_scores_as_in_this_process_and_is_told_why(graded, slug):
 def a_broken_cell_costs_its_own_tests_and_a_loud_one_costs_nothing(graded, slug):
     _, names = broken_cells(slug)
     scores, right = graded["cells"]["broken"], graded["cells"]["right"]
-    for grade_id in right:
-        if grade_id.split("-")[0] in names[:2]:
-            assert scores[grade_id] == 0.0, grade_id
-    assert {k: v for k, v in scores.items() if k.startswith(f"{names[2]}-")} == {
-        k: v for k, v in right.items() if k.startswith(f"{names[2]}-")
-    }
+    of = {grade_id: grade_id.split("-")[0] for grade_id in right}
+    assert {scores[grade_id] for grade_id in right if of[grade_id] in names[:2]} == {0.0}
+    loud = [grade_id for grade_id in right if of[grade_id] == names[2]]
+    assert [scores[name] for name in loud] == [right[name] for name in loud]
     told = graded["feedback"]["broken"]
     assert "raised ValueError: my own mistake" in told
     assert "SyntaxError" in told
@@ -189,35 +207,21 @@ def a_broken_cell_costs_its_own_tests_and_a_loud_one_costs_nothing(graded, slug)
 EXPLAINED = ("write it yourself", "is not available to a submission")
 
 
-@pytest.fixture(scope="module")
-def zygote():
-    with Zygote() as found:
-        yield found
-
-
-def our_grader_gives_every_cell_the_score_of_stock_nbgrader(graded, base, zygote, slug):
+def our_grader_gives_every_cell_the_score_of_stock_nbgrader(graded, course, zygote, slug):
     """Same files, same seed. A mistake made with what we refuse may differ, and says that it is."""
-    theirs = graded["cells"]
-    ours = assignment(slug)
     differences, compared = [], 0
-    for student in theirs:
-        sent = base / "submitted" / student / slug / f"{slug}.ipynb"
-        seed = int(ENVIRONMENT["ATTN_COURSE_SEED"])
-        found = grade_notebook(
-            sent.read_bytes(), ours, zygote, student=student, seed=seed, limits=Limits()
-        )
+    for student, theirs in graded["cells"].items():
+        sent = (course / "submitted" / student / slug / f"{slug}.ipynb").read_bytes()
+        settings = {"seed": int(ENVIRONMENT["ATTN_COURSE_SEED"]), "limits": Limits()}
+        found = grade_notebook(sent, assignment(slug), zygote, student=student, **settings)
         assert found.status == "graded", found.reason
-        for test in found.tests:
-            compared += 1
-            if abs(test.score - theirs[student][test.grade_id]) > 1e-9:
-                differences.append((student, test))
-    unexplained = [
-        (student, test.grade_id, test.score, theirs[student][test.grade_id], test.message)
-        for student, test in differences
-        if student != "wrong" or not any(why in test.message for why in EXPLAINED)
-    ]
-    assert unexplained == []
-    assert compared >= 10 * len(theirs), "too few cells to say that the graders agree"
+        compared += len(found.tests)
+        apart = [test for test in found.tests if abs(test.score - theirs[test.grade_id]) > 1e-9]
+        differences += apart
+        told = [any(why in test.message for why in EXPLAINED) for test in apart]
+        assert student == "wrong" or not apart, apart
+        assert all(told), (student, apart)
+    assert compared >= 10 * len(graded["cells"]), "too few cells to say that the graders agree"
     assert len(differences) <= 0.1 * compared
 
 
@@ -235,7 +239,7 @@ def cases():
 
 
 @pytest.mark.parametrize(("slug", "students"), cases())
-def test_a_set_in_stock_nbgrader(graded, base, zygote, slug, students, subtests):
+def test_a_set_in_stock_nbgrader(graded, course, zygote, slug, students, subtests):
     """One test for each set: its chain of commands runs once, beside that of another set."""
     checks = {
         stock_generate_assignment_makes_the_committed_release: "right",
@@ -249,4 +253,4 @@ def test_a_set_in_stock_nbgrader(graded, base, zygote, slug, students, subtests)
             with subtests.test(check.__name__):
                 check(graded, slug)
     with subtests.test("our grader"):
-        our_grader_gives_every_cell_the_score_of_stock_nbgrader(graded, base, zygote, slug)
+        our_grader_gives_every_cell_the_score_of_stock_nbgrader(graded, course, zygote, slug)

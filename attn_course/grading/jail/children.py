@@ -57,11 +57,7 @@ class Children:
         self._lives, self._exits = {}, {}
 
     def wait(self) -> bool:
-        """Serve the lives.
-
-        Returns:
-            True as soon as the control socket can be read, False at the end of everything.
-        """
+        """Serve the lives until the control socket can be read (True) or all have ended (False)."""
         while self._control is not None or self._exits:
             patience = LOOK_MILLISECONDS if self._exits else None
             ready = [number for number, _ in self._poll.poll(patience)]

@@ -20,7 +20,6 @@ CLONE_THREAD = 0x00010000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 16384, 1 << 18
 MS_REMOUNT, MS_BIND = 32, 4096
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
-PR_SET_SECCOMP, SECCOMP_MODE_FILTER, BPF_INSTRUCTION = 22, 2, 8
 SIGKILL = 9
 
 SCMP_ACT_ALLOW, SCMP_ACT_ERRNO = 0x7FFF0000, 0x00050000
@@ -104,13 +103,7 @@ def enter_namespaces() -> None:
 
 
 def private_files(home: str, megabytes: int, hidden: Sequence[str] = ()) -> None:
-    """A file tree of its own: an empty home in memory, no /proc, nothing else writable.
-
-    Args:
-        home: the only folder that can be written.
-        megabytes: its size.
-        hidden: folders and files of the system that are empty here.
-    """
+    """A file tree of its own: a home in memory that can be written, ``hidden`` and /proc empty."""
     _check(_libc.unshare(CLONE_NEWNS), "unshare")
     _check(_libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "mount private")
     _freeze_devices()
@@ -179,34 +172,26 @@ class _ArgCmp(ctypes.Structure):
 
 
 @functools.cache
-def system_call_filter() -> bytes:
-    """The program of the filter, for :func:`filter_system_calls`; made once, before the forks.
+def system_call_filter() -> Any:
+    """libseccomp and its filter, for :func:`filter_system_calls`; made once, before the forks.
 
-    Returns:
-        Instructions of the kernel's BPF; b"" where the platform has no libseccomp.
+    It is None where the platform has no libseccomp.
     """
     try:
-        lib = ctypes.CDLL("libseccomp.so.2", use_errno=True)
+        lib = ctypes.CDLL("libseccomp.so.2")
     except OSError:
-        return b""
+        return None
     lib.seccomp_init.restype = ctypes.c_void_p
-    lib.seccomp_init.argtypes = [ctypes.c_uint32]
-    lib.seccomp_release.argtypes = [ctypes.c_void_p]
-    lib.seccomp_export_bpf.argtypes = [ctypes.c_void_p, ctypes.c_int]
-    lib.seccomp_rule_add_array.argtypes = [
-        *(ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int, ctypes.c_uint),
-        ctypes.POINTER(_ArgCmp),
-    ]
-    context = lib.seccomp_init(SCMP_ACT_ALLOW)
+    context = ctypes.c_void_p(lib.seccomp_init(ctypes.c_uint32(SCMP_ACT_ALLOW)))
 
     def refuse(name: str, code: int, *tests: _ArgCmp) -> None:
         number = lib.seccomp_syscall_resolve_name(name.encode())
         if number >= 0:
             array = (_ArgCmp * max(1, len(tests)))(*tests)
-            action = SCMP_ACT_ERRNO | code
-            result = lib.seccomp_rule_add_array(context, action, number, len(tests), array)
-            if result != 0:
-                raise OSError(-result, f"seccomp rule for {name}")
+            action = ctypes.c_uint32(SCMP_ACT_ERRNO | code)
+            failed = lib.seccomp_rule_add_array(context, action, number, len(tests), array)
+            if failed:
+                raise OSError(-failed, f"seccomp rule for {name}")
 
     for name in REFUSED_CALLS:
         refuse(name, errno.EPERM)
@@ -218,30 +203,15 @@ def system_call_filter() -> bytes:
     refuse("clone3", errno.ENOSYS)  # glibc then uses clone, whose flags a filter can see
     refuse("fork", errno.EAGAIN)
     refuse("clone", errno.EAGAIN, _ArgCmp(0, SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0))
-    reader, writer = os.pipe()  # which takes 64 KiB: more than the kernel takes of a filter
-    with open(reader, "rb") as program, open(writer, "wb"):
-        result = lib.seccomp_export_bpf(context, writer)
-        lib.seccomp_release(context)
-        if result != 0:
-            raise OSError(-result, "seccomp_export_bpf")
-        return os.read(program.fileno(), 1 << 16)
+    return lib, context
 
 
-class _Program(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
-
-
-def filter_system_calls() -> bool:
+def filter_system_calls() -> None:
     """Refuse the calls of ``REFUSED_CALLS`` and every new process (threads stay allowed).
 
-    Returns:
-        False where the platform has no libseccomp; the namespaces and rlimits still hold there.
+    Where the platform has no libseccomp, the namespaces and rlimits hold alone.
     """
-    code = system_call_filter()
-    if not code:
-        return False
-    program = _Program(len(code) // BPF_INSTRUCTION, code)
-    _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    how = (SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0)
-    _check(_libc.prctl(PR_SET_SECCOMP, *how), "seccomp")
-    return True
+    if found := system_call_filter():
+        lib, context = found
+        if failed := lib.seccomp_load(context):
+            raise OSError(-failed, "seccomp_load")

@@ -27,11 +27,10 @@ MAX_BUFFERS: Final = 4096
 MAX_BYTES: Final = 256 << 20
 MAX_DEPTH: Final = 40
 MAX_DIMS: Final = 32
-MAX_INT_DIGITS: Final = 3500  # hexadecimal: 4,215 decimal ones, and Python prints up to 4,300
+MAX_INT_BITS: Final = 14_000  # 4,215 decimal digits, and Python prints up to 4,300
 MAX_ELEMENTS: Final = 1 << 22  # of all tensors of an untrusted message, an axis of 0 counted as 1
 MAX_ITEMS: Final = 200_000  # of an untrusted sender; our own exercises stay below 100
 MAX_ALIKE: Final = 16  # keys of one dict or set that share a hash
-SAFE_INT: Final = 2**53
 HEAD: Final = struct.Struct("<4sIQ")
 
 _NUMBERS: Final = (  # of torch and of numpy
@@ -43,8 +42,8 @@ TORCH_DTYPES: Final[dict[str, torch.dtype]] = {
 }
 NUMPY_DTYPES: Final = frozenset([*_NUMBERS, "uint16", "uint32", "uint64"])
 DTYPE_NAMES: Final = {dtype: name for name, dtype in TORCH_DTYPES.items()}
-_SAME: Final = frozenset({type(None), bool, str})  # as JSON what they are in Python
-_READ: Final = _SAME | {int, float}  # what json.loads gives that is a value already
+_SAME: Final = frozenset({type(None), bool, str, float})  # as JSON what they are in Python
+_READ: Final = _SAME | {int}  # what json.loads gives that is a value already
 _KEYS: Final = _READ | {bytes, tuple, torch.dtype}
 
 Node = Any  # a JSON value
@@ -54,20 +53,16 @@ Resolve = Callable[[dict[str, Any]], object]
 
 
 class WireError(ValueError):
-    """The bytes are not a frame of this protocol, or a value cannot cross."""
+    """The bytes are not a frame of this protocol, or a value cannot cross.
+
+    Everything here that sends or receives may raise it, before the first byte is sent.
+    """
 
 
 def encode(value: object, buffers: Buffers, hold: Hold | None = None, depth: int = 0) -> Node:
-    """Turn ``value`` into a JSON node; tensors and arrays go to ``buffers``.
+    """Turn ``value`` into a JSON node; the bytes of tensors and arrays go to ``buffers``.
 
-    Args:
-        value: what to send.
-        buffers: receives the raw bytes.
-        hold: called with an object of no plain kind; returns the node that stands for it.
-        depth: how deep in containers ``value`` lies.
-
-    Raises:
-        WireError: the value is nested too deep, or is of no known kind and ``hold`` is None.
+    ``hold`` is called with an object of no plain kind, and gives the node that stands for it.
     """
     kind = type(value)
     if kind in _SAME:
@@ -76,12 +71,10 @@ def encode(value: object, buffers: Buffers, hold: Hold | None = None, depth: int
         raise WireError(f"value nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, torch.Tensor):
         return _encode_tensor(value, buffers)
-    if kind is int:
-        return value if -SAFE_INT < value < SAFE_INT else _encode_int(value)  # type: ignore[operator, arg-type]
-    if kind is float:
-        return value if math.isfinite(value) else {"$": "float", "v": _hex(value)}  # type: ignore[arg-type]
-    if kind is list:
-        return [encode(x, buffers, hold, depth + 1) for x in value]  # type: ignore[attr-defined]
+    if isinstance(value, int) and kind is int:
+        if value.bit_length() > MAX_INT_BITS:
+            raise WireError("integer too large to cross the wire")
+        return value
     if isinstance(value, dict):
         return _encode_dict(value, buffers, hold, depth)
     if isinstance(value, np.ndarray | np.generic) and str(value.dtype) in NUMPY_DTYPES:
@@ -89,21 +82,16 @@ def encode(value: object, buffers: Buffers, hold: Hold | None = None, depth: int
         buffers.append(array.tobytes())
         scalar = isinstance(value, np.generic)
         return {"$": "array", "d": str(array.dtype), "s": list(np.shape(value)), "scalar": scalar}
-    if isinstance(value, torch.Size):
-        return {"$": "size", "v": [int(x) for x in value]}
-    if isinstance(value, tuple):
-        items = [encode(x, buffers, hold, depth + 1) for x in tuple.__iter__(value)]
-        return {"$": "tuple", "v": items}
-    if kind is complex:
-        return {"$": "complex", "v": [_hex(value.real), _hex(value.imag)]}  # type: ignore[attr-defined]
+    if kind in (list, set, frozenset) or isinstance(value, tuple):
+        each: Any = tuple.__iter__(value) if isinstance(value, tuple) else value
+        items = [encode(x, buffers, hold, depth + 1) for x in each]
+        name = "tuple" if isinstance(value, tuple) else "set"
+        return items if kind is list else {"$": name, "v": items}
     if isinstance(value, torch.dtype):
         return {"$": "dtype", "v": str(value)}
     if kind is bytes:
         buffers.append(value)  # type: ignore[arg-type]
         return {"$": "bytes"}
-    if kind is set or kind is frozenset:
-        items = [encode(x, buffers, hold, depth + 1) for x in value]  # type: ignore[attr-defined]
-        return {"$": "set", "v": items}
     if hold is not None:
         return hold(value)
     raise WireError(f"a value of type {kind.__name__} cannot cross the wire")
@@ -120,31 +108,13 @@ def _encode_dict(value: dict[Any, Any], buffers: Buffers, hold: Hold | None, dep
     return {"$": "dict", "v": pairs}
 
 
-def _hex(value: float) -> str:
-    """The eight bytes of a float: exact for the payload of a NaN as well."""
-    return struct.pack("<d", value).hex()
-
-
-def _unhex(text: object) -> float:
-    if type(text) is not str or len(text) != 16:
-        raise WireError("malformed float")
-    return float(np.frombuffer(bytes.fromhex(text), "<f8")[0])
-
-
-def _encode_int(value: int) -> Node:
-    text = hex(value)
-    if len(text) > MAX_INT_DIGITS:
-        raise WireError("integer too large to cross the wire")
-    return {"$": "int", "v": text}
-
-
 def _encode_tensor(value: torch.Tensor, buffers: Buffers) -> Node:
     name = DTYPE_NAMES.get(value.dtype)
     if name is None or value.layout != torch.strided:
         raise WireError(f"a tensor of dtype {value.dtype}, layout {value.layout} cannot cross")
     if value.nbytes > MAX_BYTES:  # before it is copied
         raise WireError(f"a tensor of more than {MAX_BYTES >> 20} MiB cannot cross")
-    buffers.append(raw(value))
+    buffers.append(_as_array(value).tobytes())  # in C order
     return {
         "$": "tensor",
         "d": name,
@@ -168,9 +138,6 @@ def decode(
         buffers: consumed from the front, in the order of encoding.
         resolve: turns an ``object`` or ``callback`` node into what it stands for.
         strides: rebuild the memory layout of tensors; only for a sender that is trusted.
-
-    Raises:
-        WireError: the node or a buffer is not what the protocol allows.
     """
     decoder = _Decoder(list(reversed(buffers)), resolve, strides)
     try:
@@ -230,19 +197,8 @@ class _Decoder:
                 return dict(zip(_keys(k for k, _ in pairs), (v for _, v in pairs), strict=True))
             case "set":
                 return set(_keys(self.items(node["v"], depth)))
-            case "float":
-                return _unhex(node["v"])
-            case "complex":
-                real, imag = node["v"]
-                return complex(_unhex(real), _unhex(imag))
-            case "int":
-                if type(node["v"]) is not str or len(node["v"]) > MAX_INT_DIGITS:
-                    raise WireError("malformed integer")
-                return int(node["v"], 16)
             case "bytes":
                 return bytes(self.rest.pop())
-            case "size":
-                return torch.Size(_shape(node["v"]))
             case "dtype":
                 return TORCH_DTYPES[node["v"]]
             case "object" | "callback" if self.resolve is not None:
@@ -319,20 +275,11 @@ def _decode_array(node: dict[str, Any], shape: list[int], data: bytes | bytearra
     return array[()] if node.get("scalar") is True and not shape else array
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(name)
-
-
-_TO_JSON = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
-_FROM_JSON = json.JSONDecoder(parse_constant=_no_constant)
+_TO_JSON = json.JSONEncoder(check_circular=False, separators=(",", ":"))  # NaN as Python writes it
 
 
 def pack(message: object, hold: Hold | None = None, *, items: int | None = None) -> bytes:
-    """The frame of one message, of at most so many ``items`` where the other side counts them.
-
-    Raises:
-        WireError: it cannot be sent whole.
-    """
+    """The frame of one message, of at most so many ``items`` where the other side counts them."""
     buffers: Buffers = []
     node = encode(message, buffers, hold)  # a tree: nothing in it contains itself
     header = _TO_JSON.encode([list(map(len, buffers)), node]).encode()
@@ -352,11 +299,7 @@ def _more_than(items: int, header: bytes | bytearray) -> bool:
 
 
 def send(connection: socket.socket, message: object, hold: Hold | None = None) -> None:
-    """Send one message out of the jail; raises before the first byte if it cannot be sent whole.
-
-    Raises:
-        WireError: it cannot, or has more items than the trusted side takes.
-    """
+    """Send one message out of the jail; raises before the first byte if it cannot be sent whole."""
     connection.sendall(pack(message, hold, items=MAX_ITEMS))
 
 
@@ -376,10 +319,6 @@ def receive(
         strides: the sender is trusted: see :func:`decode`; it may send any number of items.
         wait: called before each read; sets the time-out that is left.
         count: called with the size of the message before it is taken.
-
-    Raises:
-        EOFError: the peer has closed.
-        WireError: the frame breaks the protocol.
     """
 
     def take(size: int) -> bytearray:
@@ -402,22 +341,13 @@ def receive(
     if not strides and _more_than(MAX_ITEMS, header):
         raise WireError(f"header with more than {MAX_ITEMS} items")
     try:
-        lengths, node = _FROM_JSON.decode(header.decode())
+        lengths, node = json.loads(header.decode())
     except (TypeError, ValueError, RecursionError):
         raise WireError("header is not JSON, or no pair") from None
     if sum(sizes := _shape(lengths, MAX_BUFFERS)) != total:
         raise WireError("buffers of another length than the header says")
     # bytearrays of their own, which a tensor takes as its memory: no second copy of any
     return decode(node, [take(size) for size in sizes], resolve, strides=strides)
-
-
-def raw(value: Any) -> bytes:
-    """The elements of a tensor or an array in C order, also to see whether they were changed.
-
-    Raises:
-        WireError: it is a tensor that has none, such as one on the device ``meta``.
-    """
-    return bytes(_as_array(value).tobytes())
 
 
 def digest(value: Any) -> int:

@@ -26,11 +26,6 @@ from sealed import ForbiddenShortcut, SealedError, SealedFinder
 
 MAX_TEXT = 2000
 SKIPPED = (ForbiddenShortcut, SealedError)
-BUILTIN_ERRORS = {
-    name
-    for name, value in vars(builtins).items()
-    if isinstance(value, type) and issubclass(value, BaseException)
-}
 
 
 def warm_up(modules: Sequence[str]) -> None:
@@ -55,25 +50,10 @@ def warm_up(modules: Sequence[str]) -> None:
     for name in modules:
         with contextlib.suppress(Exception):  # it may be for those cells alone, outside
             importlib.import_module(name)
-    if "triton" in sys.modules:
-        _launch_a_kernel()
     seed(0)
     # What is here now is never garbage; a collection would write to every page that it looks at.
     gc.collect()
     gc.freeze()
-
-
-def _launch_a_kernel() -> None:
-    """Triton's interpreter imports and wraps most of what it needs at its first launch."""
-    import triton
-    import triton.language as tl
-
-    @triton.jit  # type: ignore[untyped-decorator]
-    def kernel(place: Any) -> None:
-        tl.store(place, 1.0)
-
-    with contextlib.suppress(Exception):  # of a Triton that does not interpret
-        kernel[(1,)](torch.zeros(1))
 
 
 class Worker:
@@ -113,8 +93,8 @@ class Worker:
         if operation != "call":
             raise ValueError(f"unknown operation {operation!r}")
         args, kwargs = request["args"], request["kwargs"]
-        if operation_asked := request.get("helper"):
-            target = _Helped(operation_asked, target, request["options"])
+        if helper := request.get("helper"):
+            target = _Helped(helper, target, request["options"])
         watched = wire.arrays([args, kwargs])
         before = [wire.digest(x) for x in watched]
         result = target(*args, **kwargs)
@@ -169,12 +149,10 @@ class Worker:
 
     def loop(self) -> None:
         """Answer until the trusted side hangs up."""
-        while True:
-            try:
-                request = self.receive()
-            except EOFError:
-                os._exit(0)
-            self.reply(request)
+        with contextlib.suppress(EOFError):
+            while True:
+                self.reply(self.receive())  # and no name keeps what it gave
+        os._exit(0)
 
     def receive(self) -> Any:
         """The next message of the trusted side."""
@@ -225,14 +203,15 @@ def _write_back(ours: list[Any], written: list[Any]) -> None:
 
 
 def _error(described: dict[str, Any]) -> BaseException:
-    known = described["type"] in BUILTIN_ERRORS
-    kind = getattr(builtins, described["type"]) if known else RuntimeError
+    kind = getattr(builtins, described["type"], None)
+    if not isinstance(kind, type) or not issubclass(kind, BaseException):
+        kind = RuntimeError
     return kind(described["text"])
 
 
 def describe(error: BaseException) -> dict[str, Any]:
     """Type, builtin ancestors, text, and the line of the submission where it was raised."""
-    kinds = [k.__name__ for k in type(error).__mro__ if k.__name__ in BUILTIN_ERRORS]
+    kinds = [k.__name__ for k in type(error).__mro__ if hasattr(builtins, k.__name__)]
     try:
         text = str(error)[:MAX_TEXT]
     except BaseException:

@@ -78,17 +78,6 @@ def new_template(refused: tuple[str, ...]) -> socket.socket:
     return ours
 
 
-def take_out(refused: tuple[str, ...]) -> str:
-    """Take ``refused`` out of this process; why that failed, "" when it did not."""
-    try:
-        shortcuts.remove(refused)
-        gc.collect()
-        gc.freeze()
-    except Exception as error:
-        return _last_line(error)
-    return ""
-
-
 def _last_line(error: BaseException) -> str:
     return "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
 
@@ -101,7 +90,14 @@ def serve_orders(control: socket.socket, refused: tuple[str, ...] = ()) -> None:
         refused: what this process lacks; orders for another list go to that list's template.
     """
     hidden = shortcuts.hidden_folders(refused)
-    problem = take_out(refused) if refused else ""
+    problem = ""
+    if refused:
+        try:
+            shortcuts.remove(refused)
+            gc.collect()
+            gc.freeze()
+        except Exception as error:  # each submission is told, as if it had been tried there
+            problem = _last_line(error)
     templates: dict[tuple[str, ...], socket.socket] = {}
     children = Children(control)
     while children.wait():
@@ -124,7 +120,7 @@ def serve_orders(control: socket.socket, refused: tuple[str, ...] = ()) -> None:
         connection, life = (socket.socket(fileno=number) for number in descriptors)
         pid = None
         try:
-            if problem:  # each submission is told, as if it had been tried there
+            if problem:
                 raise RuntimeError(problem)
             pid = confine.fork_apart() if order["confined"] else os.fork()
             if pid == 0:
