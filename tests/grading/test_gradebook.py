@@ -538,8 +538,8 @@ def test_a_damaged_gradebook_is_not_met_with_the_same_command_again(tmp_path, sa
 def test_no_form_of_an_address_prints_its_password(address):
     """Nor does what a driver says of the address, which it may have cut in another place."""
     url = driver_url(address)
-    for text in (url, f"cannot connect to {url} now", 'no host "hunter2@host", no course'):
-        found = without_secrets(text, url)
-        if "password" not in address or "connect" in text:
+    for said in (url, f"cannot connect to {url} now", 'no host "hunter2@host", no course'):
+        found = without_secrets(said, url)
+        if "password" not in address or "connect" in said:
             assert "hunter2" not in found
         assert "course" in found
