@@ -7,7 +7,7 @@
 # The interpreter is slow: take small tensors when you try something.
 #
 # Triton has wheels for Linux on x86-64 only.
-# On another machine exercises 3, 3 and 6 and the report work as they are; do the others on a Linux machine (a notebook in the cloud is one).
+# On another machine exercises 3 and 6 and the report work as they are; do the others on a Linux machine (a notebook in the cloud is one).
 #
 # A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
 
@@ -31,7 +31,7 @@ except ModuleNotFoundError:
         def __getattr__(self, name):
             raise ModuleNotFoundError(
                 "Triton has wheels for Linux on x86-64 only. Do this exercise on such a machine; "
-                "exercises 3, 3 and 6 need no Triton."
+                "exercises 3 and 6 need no Triton."
             )
 
     triton = tl = NoTriton()
