@@ -56,6 +56,11 @@ def softmax_calls(draw):
 
 
 softmax.fault(
+    "log-softmax returned",
+    "You return the logarithms of the weights. Weights lie between 0 and 1; yours are negative.",
+    lambda scores, dim=-1: torch.log_softmax(scores, dim),
+)
+softmax.fault(
     "no max subtraction",
     """You exponentiate the scores as they are. From about 89 on, the exponential of a float32 is
     infinite, and infinity over infinity is NaN. What may you do to all scores of a row first?""",

@@ -73,7 +73,7 @@ def test_numbers_stay_numbers_when_no_tensor_goes_in():
 
 @pytest.mark.parametrize(("answer", "name"), [
     (lambda s, dim=-1: s.exp() / s.exp().sum(dim, keepdim=True), "no max subtraction"),
-    (lambda s, dim=-1: s.softmax(-1), "dim is ignored"),
+    (lambda s, dim=-1: s.softmax(-1), "`dim` is ignored"),
     (lambda s, dim=-1: torch.special.expit(s), "sigmoid instead of softmax"),
 ])  # fmt: skip
 def test_a_catalogued_mistake_is_named(answer, name):
@@ -480,5 +480,5 @@ def test_the_numeric_gradient_of_the_oracle_catches_a_wrong_gradient():
     text = str(failure(probe.gradient, X))
     assert "gradient with respect to `s` of stable_softmax" in text
     cut = failure(softmax_probe(lambda s, dim=-1: right(s, dim).detach()).gradient, X)
-    assert cut.misconception == "cut off from the graph"
+    assert cut.misconception == "cut off from its inputs"
     assert student.GradientMissing.__name__ not in str(cut)
