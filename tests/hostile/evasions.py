@@ -72,7 +72,7 @@ GRADED = {
         "torch.testing.assert_close(clip([g], 1.0)[0][0], want, atol=1e-5, rtol=1e-5)",
     ),
     "shift": (
-        ("02_seq2seq_bottleneck", "shift_targets"),
+        ("10_encoder_decoder", "shift_right"),
         "first = int(torch.randint(4, 90, ()))\n"
         "got = shift(torch.tensor([[first, 8, 9], [5, 0, 0]]), torch.tensor([3, 1]))\n"
         "assert got[0].tolist() == [[1, first, 8, 9], [1, 5, 0, 0]]\n"
