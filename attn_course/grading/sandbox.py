@@ -57,7 +57,10 @@ def sandbox_problem() -> str | None:
     if not sys.platform.startswith("linux"):
         return f"the jail needs Linux namespaces, this is {sys.platform}: grade inside a Linux VM"
     if shutil.which("bwrap") is None:
-        return "bubblewrap is not installed: apt-get install bubblewrap (or your system's package)"
+        return (
+            "bubblewrap is not installed: apt-get install bubblewrap (or your system's package); "
+            "--no-sandbox grades without it, at your own risk"
+        )
     probe = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
     tried = subprocess.run(probe, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if tried.returncode:

@@ -264,13 +264,6 @@ def best_of_subsets(values, count):
     return sum(x * w for x, w in zip(ordered, ways, strict=True)) / math.comb(n, count)
 
 
-@best("the list is sorted in place", fails=("more",))
-def best_in_place(values, count):
-    """You sort the list of the caller, who may need its order. Sort a copy."""
-    values.sort()
-    return lucky(values, count)
-
-
 # --- verdict -----------------------------------------------------------------------------------
 
 

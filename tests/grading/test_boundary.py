@@ -279,52 +279,55 @@ def test_a_locked_cell_that_shows_a_result_costs_nothing(grade):
 # --- the real sets -----------------------------------------------------------------------------
 
 
-def submitted(slug, cells):
-    """The solution with some functions replaced."""
-    found, names = source(slug), solution_names(source(slug))
-    cells = {names[of]: text for of, text in cells.items()}
-    return nbformat.writes(filled(found, cells)).encode()
+def submitted(slug, of, text):
+    """The solution with one function replaced."""
+    found = source(slug)
+    return nbformat.writes(filled(found, {solution_names(found)[of]: text})).encode()
 
 
-def through_the_jail(slug, cells, zygote, *, only="", **changes):
-    """What such a submission earns; ``only`` in the tests of one function."""
+def through_the_jail(slug, data, zygote, **changes):
     limits = Limits(wall_seconds=240.0, call_seconds=60.0, cpu_seconds=200)
     ours = dataclasses.replace(assignment(slug), **changes)
-    tests = tuple(test for test in ours.tests if test.grade_id.startswith(only))
-    ours, data = dataclasses.replace(ours, tests=tests), submitted(slug, cells)
     return grade_notebook(data, ours, zygote, student="a", seed=0, limits=limits)
 
 
-def by_function(found):
-    """Answers of a catalogue by the function that they are of."""
-    of = {}
-    for one in found:
-        of.setdefault(one.of, []).append(one)
-    return of
+def sample(load, count):
+    draw = random.Random(3)
+    found = []
+    for slug in SLUGS:
+        of = {}
+        known = list(load(slug))
+        draw.shuffle(known)
+        for one in known:
+            of.setdefault(one.of, one)
+        chosen = list(of.values())[:count]
+        found += [pytest.param(slug, one, id=f"{slug}-{one.function.__name__}") for one in chosen]
+    return found
 
 
 def crossing(slug):
-    """The misconceptions that a cell of a student can make, in an order of their own."""
+    """The misconceptions that a cell of a student can make."""
     forbidden = assignment(slug).forbidden
     found = filter(has_a_cell, misconceptions(slug))
-    known = [one for one in found if not needs_closed(one, forbidden.get(one.of, ()))]
-    return random.Random(slug).sample(known, len(known))
+    return [one for one in found if not needs_closed(one, forbidden.get(one.of, ()))]
 
 
 @pytest.mark.parametrize("slug", SLUGS)
-def test_wrong_answers_give_what_they_give_in_one_process(slug, zygote):
-    """One misconception of each of four functions, and the right answers beside them."""
-    wrong = [found[0] for found in by_function(crossing(slug)).values()][:4]
+def test_a_solution_earns_full_marks_through_the_jail(slug, zygote):
+    result = through_the_jail(slug, nbformat.writes(source(slug)).encode(), zygote)
+    assert (result.status, result.score) == ("graded", result.max_score), result.tests
+
+
+@pytest.mark.parametrize(("slug", "wrong"), sample(crossing, 4))
+def test_a_misconception_gives_what_it_gives_in_one_process(slug, wrong, zygote):
     trial = Trial(source(slug), seed=0)
-    trial.names.update({one.of: one.function for one in wrong})
-    here = trial.run()
-    result = through_the_jail(slug, {one.of: as_cell(slug, one) for one in wrong}, zygote)
-    there = {test.grade_id: test for test in result.tests}
-    assert here.keys() == there.keys()
-    for name, test in here.items():
-        assert there[name].score == test.score, (name, there[name].message)
-        assert there[name].misconception == test.misconception, name
-    assert sum(test.score < test.points for test in here.values()) >= len(wrong)
+    trial.run()  # a test cell may define what a later one uses
+    here = trial.run_with(wrong.of, wrong.function)
+    data = submitted(slug, wrong.of, as_cell(slug, wrong))
+    there = {t.grade_id: t for t in through_the_jail(slug, data, zygote).tests}
+    for name, result in here.items():
+        assert there[name].score == result.score, (name, there[name].message)
+        assert there[name].misconception == result.misconception, name
 
 
 def test_a_diagnosis_asks_the_jail_once_for_the_same_call(zygote, monkeypatch):
@@ -339,8 +342,8 @@ def test_a_diagnosis_asks_the_jail_once_for_the_same_call(zygote, monkeypatch):
         return call(self, request, hold)
 
     monkeypatch.setattr(Session, "call", counted)
-    result = through_the_jail(slug, {name: as_cell(slug, wrong)}, zygote, only=f"{name}-")
-    failed = [t for t in result.tests if t.score == 0]
+    result = through_the_jail(slug, submitted(slug, name, as_cell(slug, wrong)), zygote)
+    failed = [t for t in result.tests if t.grade_id.startswith(name) and t.score == 0]
     assert len(failed) > 4
     assert {t.misconception for t in failed} == {wrong.name}
     assert max(asked.values()) < len(failed), asked.most_common(3)
@@ -349,21 +352,23 @@ def test_a_diagnosis_asks_the_jail_once_for_the_same_call(zygote, monkeypatch):
 RIGHT_BUT_REFUSED = {"logsumexp_of_torch"}  # the call that the question forbids, by itself
 
 
-def turns():
-    """Every other right answer: the first of each function of a set at once, the second, ..."""
-    for slug in SLUGS:
-        found = by_function(variants(slug)).values()
-        for turn in range(max(map(len, found))):
-            right = [answers[turn] for answers in found if turn < len(answers)]
-            yield pytest.param(slug, right, id=f"{slug}-{turn}")
+def listed():
+    """Every other right answer to a question that forbids something."""
+    return [
+        pytest.param(slug, one, id=f"{slug}-{one.function.__name__}")
+        for slug in SLUGS
+        for one in variants(slug)
+        if assignment(slug).forbidden.get(one.of)
+    ]
 
 
-@pytest.mark.parametrize(("slug", "right"), turns())
-def test_right_answers_of_another_make_earn_full_marks_but_a_shortcut(slug, right, zygote):
-    result = through_the_jail(slug, {one.of: as_cell(slug, one) for one in right}, zygote)
+@pytest.mark.parametrize(("slug", "right"), listed())
+def test_a_list_of_shortcuts_refuses_no_right_answer_but_a_shortcut(slug, right, zygote):
+    data = submitted(slug, right.of, as_cell(slug, right))
+    result = through_the_jail(slug, data, zygote)
     lost = [t for t in result.tests if t.score != t.max]
-    assert bool(lost) == any(one.function.__name__ in RIGHT_BUT_REFUSED for one in right), lost
-    assert all("write it yourself" in t.message for t in lost), lost
+    assert bool(lost) == (right.function.__name__ in RIGHT_BUT_REFUSED), lost
+    assert all("write it yourself" in t.message for t in lost)
 
 
 # one library call each, and what the set forbids for it; without the list it would earn points
@@ -391,11 +396,19 @@ def padded_weights(scores, lengths):
 
 @pytest.mark.parametrize(("slug", "of"), ONE_CALL)
 def test_one_library_call_is_no_answer(slug, of, zygote):
-    cells, only = {of: ONE_CALL[slug, of]}, f"{of}-"
-    without = through_the_jail(slug, cells, zygote, only=only, forbidden={})
-    for result, earns in ((without, True), (through_the_jail(slug, cells, zygote, only=only), 0)):
-        assert any(t.score for t in result.tests) == earns, result.tests
-    assert all("write it yourself" in t.message for t in result.tests)
+    data = submitted(slug, of, ONE_CALL[slug, of])
+    without = through_the_jail(slug, data, zygote, forbidden={})
+    for result, earns in ((without, True), (through_the_jail(slug, data, zygote), False)):
+        tests = [t for t in result.tests if t.grade_id.startswith(f"{of}-")]
+        assert any(t.score for t in tests) == earns, tests
+    assert all("write it yourself" in t.message for t in tests)
+
+
+@pytest.mark.parametrize(("slug", "right"), sample(variants, 3))
+def test_another_right_answer_earns_full_marks_through_the_jail(slug, right, zygote):
+    data = submitted(slug, right.of, as_cell(slug, right))
+    result = through_the_jail(slug, data, zygote)
+    assert result.score == result.max_score, [t for t in result.tests if t.score != t.max]
 
 
 def test_the_sets_name_their_forbidden_shortcuts():
