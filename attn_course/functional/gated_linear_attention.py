@@ -43,26 +43,36 @@ def gated_linear_attention(
         >>> output.shape, state.shape
         (torch.Size([1, 2, 50, 8]), torch.Size([1, 2, 8, 8]))
     """
+    _check_gated(query, key, value, log_gate, chunk_size)
+    shape = (*value.shape[:2], value.shape[-1], key.shape[-1])
+    state = value.new_zeros(shape) if state is None else state
+    check_like("state", state, shape, query)
+    rows = []
+    chunks = (part.split(chunk_size, dim=2) for part in (query, key, value, log_gate))
+    for q, k, v, g in zip(*chunks, strict=True):
+        total = g.cumsum(2)  # log of all gates since the chunk began, (B, H, C, G)
+        rows.append((q * total.exp()) @ state.mT + _inside(q, k, total) @ v)
+        end = total[:, :, -1:]
+        state = state * end.exp() + v.mT @ (k * (end - total).exp())
+    return torch.cat(rows, dim=2) if rows else value, state
+
+
+def _inside(
+    q: Float[Tensor, "B H C E"], k: Float[Tensor, "B H C E"], total: Float[Tensor, "B H C G"]
+) -> Float[Tensor, "B H C C"]:
+    """Weights inside a chunk: products of queries and keys, less what gates forgot between them."""
+    size = total.shape[2]
+    later = torch.ones(size, size, dtype=torch.bool, device=q.device).triu(1)
+    kept = total.unsqueeze(3) - total.unsqueeze(2)  # from s to t, (B, H, C, C, G)
+    kept = kept.masked_fill(later.unsqueeze(-1), -torch.inf).exp()
+    return torch.einsum("bhte,bhse,bhtse->bhts", q, k, kept.expand(*kept.shape[:4], k.shape[-1]))
+
+
+def _check_gated(
+    query: Tensor, key: Tensor, value: Tensor, log_gate: Tensor, chunk_size: int
+) -> None:
     check_same_heads(query, key, value)
     check_size("key", key, 2, query.shape[2])
     gates = 1 if log_gate.shape[-1:] == (1,) else query.shape[-1]
     check_like("log_gate", log_gate, (*query.shape[:3], gates), query)
     check_at_least(1, chunk_size=chunk_size)
-    if state is None:
-        state = value.new_zeros(*value.shape[:2], value.shape[-1], key.shape[-1])
-    check_like("state", state, (*value.shape[:2], value.shape[-1], key.shape[-1]), query)
-    rows = []
-    for q, k, v, g in zip(
-        *(part.split(chunk_size, dim=2) for part in (query, key, value, log_gate)), strict=True
-    ):
-        total = g.cumsum(2)  # log of all gates since the chunk began, (B, H, C, G)
-        later = torch.ones(g.shape[2], g.shape[2], dtype=torch.bool, device=g.device).triu(1)
-        kept = total.unsqueeze(3) - total.unsqueeze(2)  # from s to t, (B, H, C, C, G)
-        kept = kept.masked_fill(later.unsqueeze(-1), -torch.inf).exp()
-        weights = torch.einsum(
-            "bhte,bhse,bhtse->bhts", q, k, kept.expand(*kept.shape[:4], k.shape[-1])
-        )
-        rows.append((q * total.exp()) @ state.mT + weights @ v)
-        end = total[:, :, -1:]
-        state = state * end.exp() + v.mT @ (k * (end - total).exp())
-    return torch.cat(rows, dim=2) if rows else value, state

@@ -94,30 +94,38 @@ def sample_attention(
         >>> sample_attention(torch.tensor([0.5, 0.25, 0.25]), uniform=torch.tensor(0.6))
         tensor([0., 1., 0.])
     """
+    w, u = _drawing(weights, uniform, generator)
+    if w.shape[-1] == 0:
+        return torch.zeros_like(weights)
+    reached = w.cumsum(-1)  # (*B, S)
+    target = u.unsqueeze(-1) * reached[..., -1:]
+    # the number of places passed by: one of weight 0 is passed together with the one before it
+    place = (reached <= target).sum(-1, keepdim=True)
+    sample = torch.zeros_like(weights).scatter(-1, place.clamp(max=w.shape[-1] - 1), 1.0)
+    return sample.masked_fill(reached[..., -1:] == 0, 0.0)
+
+
+def _drawing(
+    weights: Tensor, uniform: Tensor | None, generator: Generator | None
+) -> tuple[Tensor, Tensor]:
+    """Weights and random numbers in float64, checked."""
     check_floating("weights", weights)
     check_dim(weights, -1)
     w = weights.detach().double()
     if not compiling() and not bool((w.isfinite() & (w >= 0)).all()):
         raise ValueError("weights: expected finite numbers of at least 0")
     if uniform is None:
-        uniform = torch.rand(
+        return w, torch.rand(
             w.shape[:-1], generator=generator, dtype=torch.float64, device=w.device
         )
-    elif uniform.shape != w.shape[:-1] or not (
+    if uniform.shape != w.shape[:-1] or not (
         compiling() or bool(((uniform >= 0) & (uniform < 1)).all())
     ):
         raise ValueError(
             f"uniform: expected numbers in [0, 1) of shape {tuple(w.shape[:-1])}, "
             f"got shape {tuple(uniform.shape)}"
         )
-    if w.shape[-1] == 0:
-        return torch.zeros_like(weights)
-    reached = w.cumsum(-1)  # (*B, S)
-    target = uniform.double().unsqueeze(-1) * reached[..., -1:]
-    # the number of places passed by: one of weight 0 is passed together with the one before it
-    place = (reached <= target).sum(-1, keepdim=True)
-    sample = torch.zeros_like(weights).scatter(-1, place.clamp(max=w.shape[-1] - 1), 1.0)
-    return sample.masked_fill(reached[..., -1:] == 0, 0.0)
+    return w, uniform.double()
 
 
 def attention_log_prob(

@@ -11,13 +11,13 @@ from attn_course._checks import (
     check_axes,
     check_device,
     check_floating,
-    check_like,
     check_padding_mask,
+    check_same_heads,
     check_size,
     widest,
 )
 from attn_course.functional.scaled_dot_product import merge_attention
-from attn_course.functional.softmax import logsumexp
+from attn_course.functional.softmax import logsumexp, masked_softmax
 
 
 def random_rotations(
@@ -167,61 +167,26 @@ def lsh_attention(
         >>> lsh_attention(query_key, value, buckets, chunk_size=4).shape
         torch.Size([1, 2, 16, 8])
     """
-    check_floating("query_key", query_key)
-    _check_rows(query_key, value, buckets)
-    _check_chunks(chunk_size, chunks_before, chunks_after)
-    batch, heads, length, _ = query_key.shape
+    _check_lsh(query_key, value, buckets, chunk_size, chunks_before, chunks_after)
+    offsets, length = range(-chunks_before, chunks_after + 1), query_key.shape[2]
     fill = -length % chunk_size
     buckets, real = _padded(buckets, _real(padding_mask, query_key, length), fill)
-    query_key = F.pad(query_key, (0, 0, 0, fill))
-    mixed = torch.where(real[:, None, :, None], F.pad(value, (0, 0, 0, fill)), 0.0)
-
-    rounds, total = buckets.shape[2:]
-    per_round = total // chunk_size
-    order = buckets.argsort(dim=-1, stable=True)  # (B, H, R, N), by bucket, then by place
-    spots = order.argsort(dim=-1)  # where each position went
-    chunked = (batch, heads, rounds * per_round, chunk_size)
-    place = order.reshape(chunked)
-    offsets = range(-chunks_before, chunks_after + 1)
-
-    index = order.flatten(2)[..., None]  # (B, H, R N, 1)
-    keys = unit_keys(query_key)
-    query, key, values = (
-        rows.gather(2, index.expand(*index.shape[:3], rows.shape[-1])).unflatten(
-            2, (-1, chunk_size)
-        )
-        for rows in (query_key, keys, mixed)
-    )  # (B, H, C, m, E)
-    seen = _around(place, offsets)  # (B, H, C, O m)
-    mine, theirs = place.unsqueeze(-1), seen.unsqueeze(-2)
-    allowed = (mine != theirs) & _at(real, seen).unsqueeze(-2)
-    if is_causal:
-        allowed = allowed & (theirs <= mine)
-    scores = query @ _around(key, offsets).mT  # (B, H, C, m, O m)
-    dtype = widest(scores)
-    scores = scores.to(dtype)
-    if not attend_across_buckets:
-        allowed = allowed & _linked(per_round, rounds, chunk_size, offsets, seen.device)
-        own = buckets.gather(-1, order).reshape(chunked)  # the bucket of each slot
-        allowed = allowed & (own.unsqueeze(-1) == _around(own, offsets).unsqueeze(-2))
-        count = _times_offered(buckets, spots // chunk_size, place, seen, offsets)
-        scores = scores - count.clamp(min=1).to(dtype).log()
-    scores = scores.masked_fill(~allowed, -torch.inf)
-
+    query_key, value = F.pad(query_key, (0, 0, 0, fill)), F.pad(value, (0, 0, 0, fill))
+    value = torch.where(real[:, None, :, None], value, 0.0)
+    order = buckets.argsort(dim=-1, stable=True)  # (B, H, R, N), by bucket, then by position
+    place = order.flatten(2).unflatten(2, (-1, chunk_size))  # (B, H, C, m)
+    query, key, values = (_taken(rows, place) for rows in (query_key, unit_keys(query_key), value))
+    allowed, times = _slots(buckets, real, order, place, offsets, is_causal, attend_across_buckets)
+    scores = (query @ _around(key, offsets).mT).to(widest(query))  # (B, H, C, m, O m)
+    scores = (scores - times.to(scores.dtype).log()).masked_fill(~allowed, -torch.inf)
     lse = logsumexp(scores)  # (B, H, C, m)
     weights = torch.exp(scores - lse.masked_fill(lse == -torch.inf, 0.0).unsqueeze(-1))
-    if dropout_p:
-        weights = F.dropout(weights, dropout_p)
-    parts = weights @ _around(values, offsets).to(dtype)  # (B, H, C, m, Ev)
-    parts = parts.reshape(batch, heads, rounds, total, value.shape[-1])
-    back = spots.unsqueeze(-1).expand(*spots.shape, parts.shape[-1])
-    parts = parts.gather(3, back)  # (B, H, R, N, Ev), in the order of the text again
-    lses = lse.reshape(batch, heads, rounds, total).gather(-1, spots)
-    output, whole = merge_attention(list(parts.unbind(2)), list(lses.unbind(2)))
+    weights = F.dropout(weights, dropout_p) if dropout_p else weights
+    parts = weights @ _around(values, offsets).to(weights.dtype)  # (B, H, C, m, Ev)
+    output, total = merge_attention(*_rounds(parts, lse, order))  # (B, H, N, Ev)
     # no other key: the position itself, if it is real
-    output = torch.where((whole == -torch.inf).unsqueeze(-1), mixed.to(dtype), output)
-    output = torch.where(real[:, None, :, None], output, 0.0)
-    return output[:, :, :length].to(query_key.dtype)
+    output = torch.where(total.unsqueeze(-1) == -torch.inf, value.to(output.dtype), output)
+    return torch.where(real[:, None, :, None], output, 0.0)[:, :, :length].to(query_key.dtype)
 
 
 def lsh_mask(
@@ -295,33 +260,23 @@ def chunk_attention(
         >>> chunk_attention(x, x, x, chunk_size=4).shape
         torch.Size([1, 2, 12, 8])
     """
-    for name, tensor in (("query", query), ("key", key), ("value", value)):
-        check_floating(name, tensor)
-        check_axes(name, tensor, "B H L E")
-    check_like("key", key, query.shape, query)
-    check_like("value", value, (*query.shape[:3], value.shape[-1]), query)
+    check_same_heads(query, key, value)
+    check_size("key", key, 2, query.shape[2])
     _check_chunks(chunk_size, chunks_before, chunks_after)
-    batch, _, length, size = query.shape
-    fill = -length % chunk_size
+    length, fill = query.shape[2], -query.shape[2] % chunk_size
     real = F.pad(_real(padding_mask, query, length), (0, fill))
-    places = torch.arange(length + fill, device=query.device).view(1, 1, -1, chunk_size)
-    offsets = range(-chunks_before, chunks_after + 1)
-    if length <= chunk_size:
-        offsets = range(1)
-
+    place = torch.arange(length + fill, device=query.device).view(1, 1, -1, chunk_size)
+    offsets = range(-chunks_before, chunks_after + 1) if length > chunk_size else range(1)
+    seen = _around(place, offsets)  # (1, 1, C, O m)
+    allowed = _at(real, seen.expand(len(query), 1, *seen.shape[2:])).unsqueeze(-2)
+    if is_causal:
+        allowed = allowed & (seen.unsqueeze(-2) <= place.unsqueeze(-1))
     q, k, v = (
         F.pad(rows, (0, 0, 0, fill)).unflatten(2, (-1, chunk_size)) for rows in (query, key, value)
     )
-    seen = _around(places, offsets)
-    allowed = _at(real, seen.expand(batch, 1, *seen.shape[2:])).unsqueeze(-2)
-    if is_causal:
-        allowed = allowed & (seen.unsqueeze(-2) <= places.unsqueeze(-1))
-    scores = (q @ _around(k, offsets).mT).to(widest(q)) / size**0.5
-    scores = scores.masked_fill(~allowed, -torch.inf)
-    empty = (scores == -torch.inf).all(dim=-1, keepdim=True)
-    weights = scores.masked_fill(empty, 0.0).softmax(dim=-1).masked_fill(empty, 0.0)
-    if dropout_p:
-        weights = F.dropout(weights, dropout_p)
+    scores = (q @ _around(k, offsets).mT).to(widest(q)) / q.shape[-1] ** 0.5  # (B, H, C, m, O m)
+    weights = masked_softmax(scores, allowed)
+    weights = F.dropout(weights, dropout_p) if dropout_p else weights
     output = (weights @ _around(v, offsets).to(weights.dtype)).flatten(2, 3)
     return output[:, :, :length].to(query.dtype)
 
@@ -341,7 +296,10 @@ def _real(padding_mask: Tensor | None, rows: Tensor, length: int) -> Bool[Tensor
     return padding_mask
 
 
-def _check_rows(query_key: Tensor, value: Tensor, buckets: Tensor) -> None:
+def _check_lsh(
+    query_key: Tensor, value: Tensor, buckets: Tensor, size: int, before: int, after: int
+) -> None:
+    check_floating("query_key", query_key)
     check_axes("query_key", query_key, "B H L E")
     check_axes("value", value, "B H L E")
     check_axes("buckets", buckets, "B H R L")
@@ -352,6 +310,7 @@ def _check_rows(query_key: Tensor, value: Tensor, buckets: Tensor) -> None:
     check_device("value", value, query_key)
     check_device("buckets", buckets, query_key)
     check_size("buckets", buckets, 3, query_key.shape[2])
+    _check_chunks(size, before, after)
 
 
 def _check_chunks(chunk_size: int, chunks_before: int, chunks_after: int) -> None:
@@ -378,6 +337,48 @@ def _at(rows: Bool[Tensor, "B N"], index: Int[Tensor, "B H C S"]) -> Bool[Tensor
 def _around(rows: Tensor, offsets: range) -> Tensor:
     """The rows of each chunk's neighbours and its own, (B, H, C, O m, ...), chunks in a ring."""
     return torch.cat([rows.roll(-offset, dims=2) for offset in offsets], dim=3)
+
+
+def _taken(rows: Float[Tensor, "B H N E"], place: Int[Tensor, "B H C M"]) -> Tensor:
+    """The rows of each slot, (B, H, C, m, E)."""
+    index = place.flatten(2).unsqueeze(-1).expand(-1, -1, -1, rows.shape[-1])
+    return rows.gather(2, index).unflatten(2, place.shape[2:])
+
+
+def _rounds(
+    parts: Float[Tensor, "B H C M Ev"], lse: Float[Tensor, "B H C M"], order: Int[Tensor, "B H R N"]
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Outputs and log-sum-exps of each round, in the order of the text again."""
+    spots = order.argsort(dim=-1)  # where each position went
+    parts = parts.reshape(*spots.shape, parts.shape[-1])
+    parts = parts.gather(3, spots.unsqueeze(-1).expand_as(parts))
+    return parts.unbind(2), lse.reshape(spots.shape).gather(-1, spots).unbind(2)
+
+
+def _slots(
+    buckets: Int[Tensor, "B H R N"],
+    real: Bool[Tensor, "B N"],
+    order: Int[Tensor, "B H R N"],
+    place: Int[Tensor, "B H C M"],
+    offsets: range,
+    is_causal: bool,
+    across: bool,
+) -> tuple[Bool[Tensor, "B H C M S"], Int[Tensor, "..."]]:
+    """Which of the slots around a chunk each of its queries may attend to, and in how many rounds
+    each is offered (1 where all buckets are)."""
+    rounds, size = order.shape[2], place.shape[-1]
+    seen = _around(place, offsets)  # (B, H, C, O m)
+    mine, theirs = place.unsqueeze(-1), seen.unsqueeze(-2)
+    allowed = (mine != theirs) & _at(real, seen).unsqueeze(-2)
+    if is_causal:
+        allowed = allowed & (theirs <= mine)
+    if across:
+        return allowed, torch.ones((), dtype=torch.long, device=place.device)
+    own = buckets.gather(-1, order).reshape(place.shape)  # the bucket of each slot
+    allowed = allowed & (own.unsqueeze(-1) == _around(own, offsets).unsqueeze(-2))
+    allowed = allowed & _linked(place.shape[2] // rounds, rounds, size, offsets, place.device)
+    times = _times_offered(buckets, order.argsort(dim=-1) // size, place, seen, offsets)
+    return allowed, times.clamp(min=1)
 
 
 def _linked(

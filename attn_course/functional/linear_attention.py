@@ -4,8 +4,9 @@ With :math:`\phi(q) \cdot \phi(k)` in place of :math:`e^{q \cdot k}` the sum ove
 be kept as one matrix, whatever the length. Masks say which keys are real, True = real.
 """
 
+import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -208,33 +209,7 @@ def linear_attention_fn(
         torch.Size([1, 5, 8])
     """
 
-    def attention(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attn_mask: Tensor | None = None,
-        *,
-        is_causal: bool = False,
-        scale: float | None = None,
-        dropout_p: float = 0.0,
-        enable_gqa: bool = False,
-    ) -> Tensor:
-        if scale is not None or dropout_p or enable_gqa:
-            raise ValueError(
-                "scale, dropout_p, enable_gqa: expected None, 0 and False for linear attention, "
-                f"got {scale}, {dropout_p}, {enable_gqa}"
-            )
-        return linear_attention(
-            query,
-            key,
-            value,
-            feature_map=feature_map,
-            is_causal=is_causal,
-            padding_mask=_as_padding(attn_mask, key),
-            chunk_size=chunk_size,
-        )
-
-    return attention
+    return functools.partial(_as_torch, feature_map=feature_map, chunk_size=chunk_size)
 
 
 def delta_rule_step(
@@ -351,6 +326,28 @@ def delta_rule(
         rows.append(q @ state.mT + (q @ k.mT).tril() @ change)
         state = state + change.mT @ k
     return torch.cat(rows, dim=2) if rows else value, state
+
+
+def _as_torch(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    *,
+    is_causal: bool = False,
+    scale: float | None = None,
+    dropout_p: float = 0.0,
+    enable_gqa: bool = False,
+    **kwargs: Any,
+) -> Tensor:
+    """Linear attention with torch's signature."""
+    if scale is not None or dropout_p or enable_gqa:
+        raise ValueError(
+            "scale, dropout_p, enable_gqa: expected None, 0 and False for linear attention, "
+            f"got {scale}, {dropout_p}, {enable_gqa}"
+        )
+    padding = _as_padding(attn_mask, key)
+    return linear_attention(query, key, value, is_causal=is_causal, padding_mask=padding, **kwargs)
 
 
 def _check_rows(query: Tensor, key: Tensor, value: Tensor) -> None:

@@ -192,16 +192,7 @@ def local_window_attention(
         >>> local_window_attention(query, key, value, position, 2, lengths)[0].shape
         torch.Size([2, 3, 5])
     """
-    if not (half_width > 0 or (half_width == 0 and not gaussian)):
-        raise ValueError(f"half_width: expected more than 0, got {half_width}")
-    for name, rows in (("query", query), ("key", key), ("value", value)):
-        check_axes(name, rows, "B S E")
-        check_floating(name, rows)
-        check_size(name, rows, 0, query.shape[0])
-    check_size("value", value, 1, key.shape[1])
-    check_axes("position", position, "B L")
-    check_size("position", position, 1, query.shape[1])
-    check_lengths(source_lengths, query.shape[0], key.shape[1], name="source_lengths")
+    _check_window(query, key, value, position, half_width, source_lengths, gaussian)
     wide = widest(query, position)
     centre = position.to(wide).unsqueeze(-1)  # (B, L, 1)
     # one place more than the window has: a real centre need not begin at a place
@@ -219,3 +210,24 @@ def local_window_attention(
     weights = weights.to(value.dtype)
     output = (weights.unsqueeze(2) @ value[rows, places]).squeeze(2)  # (B, L, Ev)
     return output, weights, places
+
+
+def _check_window(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    position: Tensor,
+    half_width: float,
+    source_lengths: Tensor,
+    gaussian: bool,
+) -> None:
+    if not (half_width > 0 or (half_width == 0 and not gaussian)):
+        raise ValueError(f"half_width: expected more than 0, got {half_width}")
+    for name, rows in (("query", query), ("key", key), ("value", value)):
+        check_axes(name, rows, "B S E")
+        check_floating(name, rows)
+        check_size(name, rows, 0, query.shape[0])
+    check_size("value", value, 1, key.shape[1])
+    check_axes("position", position, "B L")
+    check_size("position", position, 1, query.shape[1])
+    check_lengths(source_lengths, query.shape[0], key.shape[1], name="source_lengths")

@@ -168,6 +168,21 @@ def memory_hop(
         >>> answer.shape, weights.shape
         (torch.Size([2, 4]), torch.Size([2, 7]))
     """
+    _check_hop(query, memory_in, memory_out)
+    dtype = torch.promote_types(query.dtype, torch.promote_types(memory_in.dtype, memory_out.dtype))
+    # half precision ends at 65504, and a rounded score is an error in every weight
+    wide = torch.promote_types(dtype, torch.float32)
+    query, memory_in, memory_out = (part.to(wide) for part in (query, memory_in, memory_out))
+    scores = (memory_in @ query.unsqueeze(-1)).squeeze(-1)  # (..., N)
+    if attn_mask is None:
+        attn_mask = torch.ones_like(scores, dtype=torch.bool)
+    check_attn_mask(attn_mask, scores.shape, scores)
+    weights = scores.masked_fill(~attn_mask, 0.0) if linear else masked_softmax(scores, attn_mask)
+    output = (weights.unsqueeze(-2) @ memory_out).squeeze(-2)  # (..., Do)
+    return output.to(dtype), weights.to(dtype)
+
+
+def _check_hop(query: Tensor, memory_in: Tensor, memory_out: Tensor) -> None:
     tensors = {"query": query, "memory_in": memory_in, "memory_out": memory_out}
     for name, tensor in tensors.items():
         check_floating(name, tensor)
@@ -179,16 +194,3 @@ def memory_hop(
     check_broadcast("memory_in", memory_in.shape[:-2], query.shape[:-1])
     lead = torch.broadcast_shapes(memory_in.shape[:-2], query.shape[:-1])
     check_broadcast("memory_out", memory_out.shape[:-2], lead)
-    dtype = query.dtype
-    for tensor in (memory_in, memory_out):
-        dtype = torch.promote_types(dtype, tensor.dtype)
-    # half precision ends at 65504, and a rounded score is an error in every weight
-    wide = torch.promote_types(dtype, torch.float32)
-    query, memory_in, memory_out = (part.to(wide) for part in (query, memory_in, memory_out))
-    scores = (memory_in @ query.unsqueeze(-1)).squeeze(-1)  # (..., N)
-    if attn_mask is None:
-        attn_mask = torch.ones_like(scores, dtype=torch.bool)
-    check_attn_mask(attn_mask, scores.shape, scores)
-    weights = scores.masked_fill(~attn_mask, 0.0) if linear else masked_softmax(scores, attn_mask)
-    output = (weights.unsqueeze(-2) @ memory_out).squeeze(-2)  # (..., Do)
-    return output.to(dtype), weights.to(dtype)

@@ -460,13 +460,7 @@ def global_pattern(is_global: Shaped[Tensor, "*B L"]) -> Pattern:
                 [1, 1, 1],
                 [0, 1, 0]], dtype=torch.int32)
     """
-    check_tensor("is_global", is_global)
-    if is_global.dtype != torch.bool or is_global.ndim not in (1, 2):
-        raise ValueError(
-            f"is_global: expected booleans (L) or (B, L), got {is_global.dtype} "
-            f"of shape {tuple(is_global.shape)}"
-        )
-    rows = is_global if is_global.ndim == 2 else is_global[None]
+    rows = _flags(is_global)
     some = rows.any(0).nonzero()[:, 0].tolist()  # global in any example
     return Pattern(
         lambda b, h, i, j: rows[b % len(rows), i] | rows[b % len(rows), j],
@@ -482,6 +476,17 @@ def global_pattern(is_global: Shaped[Tensor, "*B L"]) -> Pattern:
             ),
         ],
     )
+
+
+def _flags(is_global: Tensor) -> Bool[Tensor, "B L"]:
+    """A row of booleans for each example, or one for all."""
+    check_tensor("is_global", is_global)
+    if is_global.dtype != torch.bool or is_global.ndim not in (1, 2):
+        raise ValueError(
+            f"is_global: expected booleans (L) or (B, L), got {is_global.dtype} "
+            f"of shape {tuple(is_global.shape)}"
+        )
+    return is_global if is_global.ndim == 2 else is_global[None]
 
 
 def _global_tiles(chosen: Sequence[int], length: int, *, keys: bool) -> Iterator[PatternTile]:

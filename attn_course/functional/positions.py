@@ -268,25 +268,8 @@ def apply_rope(
         tensor([[1.0000, 0.0000],
                 [0.5403, 0.8415]])
     """
-    check_floating("x", x)
-    check_device("positions", positions, x)
-    if x.ndim < 2:
-        raise ValueError(f"x: expected axes (..., L, E), got shape {tuple(x.shape)}")
-    if positions.ndim not in (1, x.ndim - 1):
-        # (B, L) beside (B, H, L, E) would be read as (H, L)
-        raise ValueError(
-            f"positions: expected shape ({x.shape[-2]},) or one that broadcasts to "
-            f"{tuple(x.shape[:-1])} with as many axes, got {tuple(positions.shape)}"
-        )
-    check_expands("positions", positions.shape, x.shape[:-1])
-    if frequencies is None:
-        frequencies = rope_frequencies(x.shape[-1], base=base, device=x.device)
-    check_device("frequencies", frequencies, x)
+    frequencies = _turning(x, positions, base, frequencies)
     turning = 2 * frequencies.shape[-1]
-    if not 0 < turning <= x.shape[-1]:
-        raise ValueError(
-            f"frequencies: expected 1 to {x.shape[-1] // 2}, got {frequencies.shape[-1]}"
-        )
     angles = positions.unsqueeze(-1) * frequencies.double()  # (..., L, F)
     wide = x.to(widest(x))
     cosine, sine = angles.cos().to(wide.dtype), angles.sin().to(wide.dtype)
@@ -299,6 +282,31 @@ def apply_rope(
     # stacked on a new axis neighbours alternate, concatenated the halves follow each other
     part = torch.stack(turned, dim=-1).flatten(-2) if interleaved else torch.cat(turned, dim=-1)
     return torch.cat([part, rest], dim=-1).to(x.dtype)
+
+
+def _turning(
+    x: Tensor, positions: Tensor, base: float, frequencies: Tensor | None
+) -> Float[Tensor, " F"]:
+    """How fast each pair turns, once all has been checked."""
+    check_floating("x", x)
+    check_device("positions", positions, x)
+    if x.ndim < 2:
+        raise ValueError(f"x: expected axes (..., L, E), got shape {tuple(x.shape)}")
+    if positions.ndim not in (1, x.ndim - 1):
+        # (B, L) beside (B, H, L, E) would be read as (H, L)
+        raise ValueError(
+            f"positions: expected shape ({x.shape[-2]},) or one that broadcasts to "
+            f"{tuple(x.shape[:-1])} with as many axes, got {tuple(positions.shape)}"
+        )
+    check_expands("positions", positions.shape, x.shape[:-1])
+    if frequencies is None:
+        return rope_frequencies(x.shape[-1], base=base, device=x.device)
+    check_device("frequencies", frequencies, x)
+    if not 0 < 2 * frequencies.shape[-1] <= x.shape[-1]:
+        raise ValueError(
+            f"frequencies: expected 1 to {x.shape[-1] // 2}, got {frequencies.shape[-1]}"
+        )
+    return frequencies
 
 
 def alibi_slopes(

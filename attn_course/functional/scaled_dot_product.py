@@ -203,6 +203,18 @@ def merge_attention(
         >>> torch.allclose(output, scaled_dot_product_attention(query, key, value), atol=1e-6)
         True
     """
+    _check_blocks(outputs, lses)
+    stacked = torch.stack(tuple(lses))
+    total = logsumexp(stacked, dim=0)
+    # an empty row has weight exp(-inf - 0) = 0 in every block
+    shares = torch.exp(stacked - total.masked_fill(total == -torch.inf, 0.0))  # (blocks, ..., L)
+    pairs = zip(shares, outputs, strict=True)
+    output = torch.stack([share.unsqueeze(-1) * part.to(share.dtype) for share, part in pairs])
+    return output.sum(0).to(outputs[0].dtype), total
+
+
+def _check_blocks(outputs: Sequence[Tensor], lses: Sequence[Tensor]) -> None:
+    """Refuse blocks that do not fit each other."""
     if len(outputs) != len(lses) or not len(outputs):
         raise ValueError(
             f"lses: expected one for each output, at least one, got {len(lses)} for {len(outputs)}"
@@ -219,17 +231,6 @@ def merge_attention(
             raise ValueError(
                 f"lses[{number}]: expected shape {tuple(output.shape[:-1])}, got {tuple(lse.shape)}"
             )
-    stacked = torch.stack(tuple(lses))
-    total = logsumexp(stacked, dim=0)
-    # an empty row has weight exp(-inf - 0) = 0 in every block
-    shares = torch.exp(stacked - total.masked_fill(total == -torch.inf, 0.0))  # (blocks, ..., L)
-    output = torch.stack(
-        [
-            share.unsqueeze(-1) * part.to(share.dtype)
-            for share, part in zip(shares, outputs, strict=True)
-        ]
-    ).sum(0)
-    return output.to(outputs[0].dtype), total
 
 
 def _inputs(

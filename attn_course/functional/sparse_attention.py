@@ -70,7 +70,25 @@ def sparse_attention(
         torch.Size([1, 2, 64, 8])
     """
     check_heads(query, key, value, dropout_p, enable_gqa, what="a pattern")
+    parts = _parts(pattern, query)
     key, value = for_each_head(key, query), for_each_head(value, query)
+    real = padding_alone(attn_mask, query, "the pattern")
+    scale = float(query.shape[-1]) ** -0.5 if scale is None else scale
+    if real is not None:
+        hidden = ~real[:, None, :, None]
+        key, value = key.masked_fill(hidden, 0.0), value.masked_fill(hidden, 0.0)
+    if not query.numel() or not value.numel():
+        return query.new_zeros(*query.shape[:3], value.shape[-1]) + 0 * query.sum()
+    what = _What(pattern, real, is_causal, scale)
+    if transformed():
+        return _equation(what, query, key, value)
+    if compiling():
+        return _forward(query, key, value, parts, what)[0].to(query.dtype)
+    return _Sparse.apply(query, key, value, parts, what)
+
+
+def _parts(pattern: Pattern, query: Tensor) -> Sequence[PatternPart]:
+    """The parts of a pattern for these queries."""
     if not hasattr(pattern, "mask_mod"):
         raise ValueError(
             "pattern: expected a Pattern such as strided_pattern(stride=2), "
@@ -84,20 +102,7 @@ def sparse_attention(
     for name, wanted, size in (("heads", pattern.heads, 1), ("batch", pattern.batch, 0)):
         if wanted not in (1, query.shape[size]):
             raise ValueError(f"pattern: expected 1 or {query.shape[size]} for {name}, got {wanted}")
-    real = padding_alone(attn_mask, query, "the pattern")
-    scale = float(query.shape[-1]) ** -0.5 if scale is None else scale
-    if real is not None:
-        hidden = ~real[:, None, :, None]
-        key, value = key.masked_fill(hidden, 0.0), value.masked_fill(hidden, 0.0)
-    if not query.numel() or not value.numel():
-        return query.new_zeros(*query.shape[:3], value.shape[-1]) + 0 * query.sum()
-    what = _What(pattern, real, is_causal, scale)
-    if transformed():
-        return _equation(what, query, key, value)
-    parts = pattern.parts(query.shape[2])
-    if compiling():
-        return _forward(query, key, value, parts, what)[0].to(query.dtype)
-    return _Sparse.apply(query, key, value, parts, what)
+    return pattern.parts(query.shape[2])
 
 
 class _What(NamedTuple):

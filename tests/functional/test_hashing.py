@@ -78,15 +78,15 @@ test_oracles_reject_a_changed_line = rejects_changes(
     check,
     f"{MODULE}.lsh_attention",
     ("argsort(dim=-1, stable=True)  # (B, H, R, N)", "argsort(dim=-1, descending=True)  # (B"),
-    ("count.clamp(min=1).to(dtype).log()", "0.0"),
+    ("times.to(scores.dtype).log()", "0.0"),
     ("(mine != theirs) & ", ""),
     ("(theirs <= mine)", "(theirs < mine + 2)"),
     ("own.unsqueeze(-1) == _around(own", "own.unsqueeze(-1) >= _around(own"),
-    ("& _linked(per_round, rounds, chunk_size, offsets, seen.device)", ""),
+    ("& _linked(place.shape[2] // rounds, rounds, size, offsets, place.device)", ""),
     ("rows.roll(-offset, dims=2)", "rows.roll(offset, dims=2)"),
-    ("(whole == -torch.inf).unsqueeze(-1), mixed.to(dtype)", "(whole > 1e9).unsqueeze(-1), 1."),
-    ("keys = unit_keys(query_key)", "keys = query_key"),
-    ("lse.reshape(batch, heads, rounds, total).gather(-1, spots)", "lse.reshape(spots.shape)"),
+    ("total.unsqueeze(-1) == -torch.inf, value.to(output.dtype)", "total[..., None] > 1e9, 1.0"),
+    ("unit_keys(query_key), value))", "query_key, value))"),
+    ("lse.reshape(spots.shape).gather(-1, spots)", "lse.reshape(spots.shape)"),
     ("value=last), F.pad", "value=-1), F.pad"),
 )
 
@@ -221,7 +221,7 @@ test_what_does_not_fit_is_refused = refuses(
     ),
     (lambda q, v, b: chunk_attention(q, q, v, chunk_size=0), "chunk_size"),
     (lambda q, v, b: chunk_attention(q, q, v, chunk_size=2, chunks_before=-1), "chunk_size"),
-    (lambda q, v, b: chunk_attention(q, q[:1, :1], v, chunk_size=2), "key: expected shape"),
+    (lambda q, v, b: chunk_attention(q, q[:1, :1], v, chunk_size=2), "key: expected size"),
     (lambda q, v, b: chunk_attention(q, q, v.float(), chunk_size=2), "value: expected torch"),
     (
         lambda q, v, b: chunk_attention(

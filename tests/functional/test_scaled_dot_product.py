@@ -313,7 +313,7 @@ test_blocks_reject_a_changed_line = rejects_changes(
     f"{MODULE}.merge_attention",
     ("torch.exp(stacked - total.masked_fill(total == -torch.inf, 0.0))", "stacked.softmax(0)"),
     ("torch.exp(stacked - total.masked_fill(total == -torch.inf, 0.0))", "torch.exp(stacked)"),
-    ("return output.to(outputs[0].dtype), total", "return output / len(outputs), total"),
+    ("return output.sum(0).to(outputs[0].dtype)", "return output.mean(0)"),
     ("logsumexp(stacked, dim=0)", "stacked.exp().sum(0).log()"),
     ("logsumexp(stacked, dim=0)", "stacked.amax(0)"),
 )
