@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+from torch import Tensor
+
 BatchT = TypeVar("BatchT")
 
 
@@ -17,6 +19,11 @@ class BatchSource(Generic[BatchT]):
     """
 
     def __init__(self, batches: Iterable[BatchT]) -> None:
+        if isinstance(batches, Tensor) or not hasattr(batches, "__iter__"):
+            raise ValueError(
+                "batches: expected a list of batches, a DataLoader or an endless iterator, "
+                f"got {type(batches).__name__}: write [batch] for the same batch in every step"
+            )
         self.batches = batches
         self.drawn = 0
         self._iterator: Iterator[BatchT] | None = None

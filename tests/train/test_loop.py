@@ -308,6 +308,7 @@ def test_fit_starts_afresh_when_there_is_nothing_to_resume(tmp_path):
     ({"eval_every": 2}, "^evaluate: "),
     ({"batches": itertools.islice(stream(), 1)}, "endless iterator, got one with 1 batches"),
     ({"batches": []}, "at least one batch"),
+    ({"batches": torch.ones(3)}, r"batches: expected a list .*, got Tensor: write \[batch\]"),
     ({"loss": lambda model, batch: model(batch.source).sum((1, 2))},
      r"loss: expected a scalar, got shape \(13,\)"),
     ({"loss": lambda model, batch: 1.0}, "loss: expected a tensor, got float"),
