@@ -59,6 +59,7 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     "need_weights": ("module.weights(query, key): the output is returned alone",),
     "num_beams": ("train.beam_search(step, state, beam_size=...)",),
     "output_attentions": ("nn.capture(model), which records the weights",),
+    "padding_mask": ("attn_mask=padding_mask[:, None, None, :] (True = may attend)",),
     "use_cache": ("cache=model.new_cache()", "there is always a cache"),
     **{
         name: (f"attn_mask=~{name} (True = may attend), or a bias as it is",)

@@ -35,6 +35,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: attend(x, attention_mask=real), r"write attn_mask=attention_mask.bool\(\)\[:, None"),
     (lambda: attend(x, src_mask=square), "src_mask: .* write attn_mask=~src_mask"),
     (lambda: attend(x, need_weights=True), r"write module.weights\(query, key\)"),
+    (lambda: attend(x, padding_mask=x[..., 0] > 0), r"write attn_mask=padding_mask\[:, None"),
     (lambda: nn.MultiHeadAttention(d_model=8, nhead=2), "d_model: .* write embed_dim=8"),
     (lambda: nn.MultiHeadAttention(**heads, batch_first=True), "the batch is always first"),
     (lambda: nn.gpt2_like(vocab_size=11, n_head=8), "write num_heads=8"),
