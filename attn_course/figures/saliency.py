@@ -132,16 +132,18 @@ def explained_scene(
 
     Args:
         picture: (pixels, pixels).
-        explained: By network and method, an array over pixels or tiles.
+        explained: By network and method, a square array over the scene: its pixels, its tiles, or
+            the cells of a map, several to a tile.
         place: The tile that shows the digit.
     """
     methods = list(next(iter(explained.values())))
+    side = len(np.asarray(picture)) // _TILE
     with viz.style():
         fig, axes = viz.subplots(1 + len(methods), len(explained), size=(WIDTH, 10.2))
         for column, (name, panels) in enumerate(explained.items()):
             _draw_scene(axes[0, column], picture, f"{name}: input", place)
             for ax, method in zip(axes[1:, column], methods, strict=True):
-                _draw_scene(ax, panels[method], method, place)
+                _draw_scene(ax, panels[method], method, place, side)
     viz.show(
         fig,
         alt="One scene of three by three tiles with a frame round the digit, and below it gradient "
@@ -248,12 +250,21 @@ def _chance(ax: Axes, share: float, rows: int) -> None:
     ax.set_ylim(-0.6, rows - 0.1)
 
 
-def _draw_scene(ax: Axes, picture: ArrayLike, title: str, place: int | None = None) -> None:
-    """A scene with its tiles, and a frame round the tile ``place``; one value a tile fills it."""
+def _draw_scene(
+    ax: Axes,
+    picture: ArrayLike,
+    title: str,
+    place: int | None = None,
+    side: int | None = None,
+) -> None:
+    """A scene with its tiles, ``side`` in a row, and a frame round the tile ``place``.
+
+    Without ``side`` the array has the pixels of the scene, or one value for each tile.
+    """
     values = np.asarray(picture, dtype=np.float64)
     if values.ndim == 1:
         values = values.reshape(round(len(values) ** 0.5), -1)
-    side = len(values) if len(values) % _TILE else len(values) // _TILE  # tiles in a row
+    side = side or (len(values) if len(values) % _TILE else len(values) // _TILE)
     pixels = np.kron(values, np.ones((2 * _TILE * side // len(values),) * 2))
     viz.heatmap(ax, pixels, xlabel=None, ylabel=None, title=title, numbers=None)
     ax.set_xticks([])

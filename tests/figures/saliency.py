@@ -27,8 +27,8 @@ CASES = {
     },
     "explained_scene": {
         "picture": np.eye(24),
-        "explained": {net: {method: np.eye(24) for method in METHODS} for net in NETS[:2]},
-        "place": 4,
+        "explained": {net: {"gradient": np.eye(24), "Grad-CAM": np.eye(6)} for net in NETS[:2]},
+        "place": 5,
     },
     "pointing": {
         "shares": {net: {method: [0.1, 0.9] for method in METHODS} for net in NETS},

@@ -139,6 +139,17 @@ def test_a_figure_can_be_read(module: str, case: str) -> None:
     assert not broken, "\n".join(broken)
 
 
+def test_a_frame_marks_the_same_tile_of_a_scene_and_of_a_coarser_map() -> None:
+    with mock.patch.object(viz, "show") as shown:
+        figures.saliency.explained_scene(**CASES["saliency", "explained_scene"])
+    (fig,), _ = shown.call_args
+    for ax in fig.axes:
+        pixels = np.ptp(ax.images[0].get_extent()[:2])
+        frame = next(line for line in ax.lines if len(line.get_xdata()) == 5)
+        corner = [min(frame.get_xdata()) / pixels, min(frame.get_ydata()) / pixels]
+        np.testing.assert_allclose(corner, [2 / 3, 1 / 3])  # tile 5 of three by three
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_the_build_finds_the_caption_of_every_figure(module: str) -> None:
     for name, function in functions(module).items():
