@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import sphinxcontrib.katex as katex
+from attn_colours import plain
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
@@ -23,6 +24,8 @@ from sphinx.util import logging
 LOGGER = logging.getLogger(__name__)
 START_TIMEOUT = 60.0  # seconds: a loaded machine starts node slowly
 RENDERED: dict[tuple[str, bool], str] = {}
+#: ``trust`` for the ``\htmlClass`` of :mod:`attn_colours`, which KaTeX calls no LaTeX.
+OPTIONS = {"throwOnError": True, "trust": True, "strict": "ignore"}
 
 
 def find_node() -> str:
@@ -83,7 +86,8 @@ def _render(latex: str, options: dict[str, Any] | None = None) -> str:
         rows = latex
         if key[1] and r"\begin" not in latex and (r"\\" in latex or "&" in latex):
             rows = rf"\begin{{aligned}}{latex}\end{{aligned}}"  # as Sphinx does for MathJax
-        RENDERED[key] = _ORIGINAL_RENDER(rows, {**(options or {}), "throwOnError": True})
+        # the source that a reader copies has no colours
+        RENDERED[key] = plain(_ORIGINAL_RENDER(rows, {**(options or {}), **OPTIONS}))
     return RENDERED[key]
 
 

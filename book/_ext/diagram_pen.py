@@ -15,7 +15,14 @@ from html import escape
 
 WIDTH = 350
 SYMBOL, INDEX, WORDS = 17, 12, 13
-LIT = "var(--attn-blue, #0b62a0)"
+LIT = "var(--attn-ink, currentColor)"
+#: The colours of query, key, value and weight on a light page; ``interactive.css`` has the others.
+COLOURS = {"query": "#7a1068", "key": "#0a5530", "value": "#9b5310", "weight": "#0b62a0"}
+#: What is drawn in the colour of a role: parts, words and letters of this name.
+ROLES = {"query": "query", "keys": "key", "values": "value", "weights": "weight"} | dict(
+    zip("qQkKvV", ("query", "query", "key", "key", "value", "value"), strict=True),
+    **{"\\alpha": "weight"},
+)
 ITALIC = (
     "font-family=\"KaTeX_Math, 'STIX Two Math', 'Times New Roman', serif\" font-style=\"italic\""
 )
@@ -44,6 +51,16 @@ class Shape:
     y: float = 0
     half_w: float = 0
     half_h: float = 0
+    role: str = ""
+
+
+def role_of(label: str, part: str) -> str:
+    """Query, key, value or weight, by the label of a shape or else by its parts; or none."""
+    letter = re.sub(r"_.*", "", label.rstrip(","))
+    if letter in ROLES and "," not in label[:-1]:
+        return ROLES[letter]
+    roles = {ROLES[one] for one in part.split() if one in ROLES}
+    return roles.pop() if len(roles) == 1 else ""
 
 
 def formula(label: str) -> str:
@@ -113,8 +130,10 @@ class Drawing:
         size: Point = (46, 30),
         words: bool = False,
         dashed: bool = False,
+        role: str | None = None,
     ) -> None:
         """A box with a symbol (or, with ``words``, with plain words) in it."""
+        role = role_of(label, part) if role is None else role
         (x, y), (w, h) = at, size
         line = ' stroke-dasharray="4 3"' if dashed else ""
         svg = (
@@ -125,7 +144,7 @@ class Drawing:
         for i, text in enumerate(lines):
             middle = y + 17 * (i - (len(lines) - 1) / 2)
             svg += self._text(text, x, middle + (4.5 if words else 5), "middle", words)
-        self._add(key, Shape(svg, frozenset(part.split()), x, y, w / 2, h / 2))
+        self._add(key, Shape(svg, frozenset(part.split()), x, y, w / 2, h / 2, role))
 
     def sign(self, key: str, label: str, at: Point, part: str, *, radius: float = 11) -> None:
         """A small circle with a sign: a sum, a product, a choice."""
@@ -146,7 +165,7 @@ class Drawing:
             f'<rect x="{x - w / 2:g}" y="{y + h / 2 - h * share:g}" width="{w:g}" '
             f'height="{h * share:g}" fill="currentColor" stroke="none" fill-opacity=".7"/>'
         )
-        self._add(key, Shape(svg, frozenset(part.split()), x, y, w / 2, h / 2))
+        self._add(key, Shape(svg, frozenset(part.split()), x, y, w / 2, h / 2, "weight"))
 
     def _text(self, label: str, x: float, y: float, anchor: str, words: bool) -> str:
         inner = escape(label) if words else formula(label)
@@ -166,7 +185,7 @@ class Drawing:
     ) -> None:
         """Words beside the boxes (or, with ``words=False``, a formula)."""
         svg = self._text(text, at[0], at[1], anchor, words)
-        self._add(None, Shape(svg, frozenset(part.split())))
+        self._add(None, Shape(svg, frozenset(part.split()), role=role_of(text, part)))
 
     def band(self, at: Point, size: Point, part: str, *, filled: bool = True) -> None:
         """A region behind what is drawn after it."""
@@ -184,7 +203,7 @@ class Drawing:
         d = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
         line = ' stroke-dasharray="4 3"' if dashed else ""
         svg = f'<path d="M{d}" fill="none" stroke="currentColor"{line}/>'
-        self._add(None, Shape(svg, frozenset(part.split())))
+        self._add(None, Shape(svg, frozenset(part.split()), role=role_of("", part)))
 
     def arrow(
         self,
@@ -194,6 +213,7 @@ class Drawing:
         *,
         via: Sequence[Point] = (),
         dashed: bool = False,
+        role: str | None = None,
     ) -> None:
         """From edge to edge of two named shapes, over the points of ``via``."""
         first = via[0] if via else self._middle(end)
@@ -212,7 +232,8 @@ class Drawing:
             f'<path d="M{d}" fill="none" stroke="currentColor" stroke-linejoin="round"{line}/>'
             f'<path d="M{head}Z" fill="currentColor" stroke="none"/>'
         )
-        self._add(None, Shape(svg, frozenset(part.split())))
+        role = role_of("", part) if role is None else role
+        self._add(None, Shape(svg, frozenset(part.split()), role=role))
 
     def _middle(self, place: str | Point) -> Point:
         if isinstance(place, str):
@@ -260,14 +281,16 @@ class Drawing:
         body = []
         for shape in self.order:
             on = bool(shape.parts & set(lit))
+            hue = f"var(--attn-{shape.role}, {COLOURS[shape.role]})" if shape.role else ""
             if not lit or (not shape.parts and not on):
                 group, fill = 'stroke-width="1.2"', "0.04"
                 if lit:
                     group += ' opacity=".55"'
             elif on:
-                group, fill = f'class="attn-lit" stroke-width="2" style="color: {LIT}"', "0.14"
+                group, fill, hue = 'class="attn-lit" stroke-width="2"', "0.14", hue or LIT
             else:
                 group, fill = 'class="attn-dim" stroke-width="1.2" opacity=".5"', "0"
+            group += f' style="color: {hue}"' if hue else ""
             body.append(f"<g {group}>{shape.svg.replace('{fill}', fill)}</g>")
         label = escape(alt or self.describe(lit), quote=True)
         said = f' data-caption="{escape(caption, quote=True)}"' if caption else ""

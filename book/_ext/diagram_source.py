@@ -581,7 +581,7 @@ def memory_hop() -> Drawing:
     )
     d.say("o^k", (176, 116), "sum direct add", anchor="start", words=False)
     d.sign("plus", "+", (152, 62), "add", radius=12)
-    d.box("next", "u^{k+1}", (240, 62), "add loop", size=(60, 30))
+    d.box("next", "u^{k+1}", (240, 62), "add loop", size=(60, 30), role="query")
     d.arrow("u", "plus", "add")
     d.arrow("sum", "plus", "add")
     d.arrow("plus", "next", "add")
@@ -828,7 +828,8 @@ def transformer() -> Drawing:
     ):
         d.arrow(lower, upper, part)
     d.arrow("memory", "cross", "memory cross", via=[(164, 162), (164, 282)])
-    d.say("K, V", (140, 152), "memory cross", anchor="start", words=False)
+    d.say("K,", (140, 152), "memory cross", anchor="start", words=False)
+    d.say("V", (164, 152), "memory cross", anchor="start", words=False)
     d.say("Q", (right - 8, 320), "cross", anchor="end", words=False)
     d.arrow("said", "y", "feedback", via=[(344, 18), (344, 552)], dashed=True)
     return d
@@ -860,13 +861,13 @@ def multi_head() -> Drawing:
     d.say("W_O", (198, 58), "output", words=False)
     for number, x in ((1, 92), (2, 258)):
         d.band((x, 236), (152, 196), "heads")
-        d.box(f"head{number}", f"head_{number}", (x, 164), "heads values", size=(70, 30))
+        d.box(f"head{number}", f"head_{number}", (x, 164), "heads values", size=(70, 30), role="")
         d.box(f"w{number}", "softmax", (x - 22, 222), "heads weights", size=(78, 26), words=True)
         for name, shift in (("q", -52), ("k", 0), ("v", 52)):
             parts = "heads projections" + (" values" if name == "v" else "")
             d.box(f"{name}{number}", f"{name}_{number}", (x + shift, 290), parts, size=(34, 28))
-        d.arrow((x - 46, 274), (x - 36, 237), "heads weights")
-        d.arrow((x - 4, 274), (x - 10, 237), "heads weights")
+        d.arrow((x - 46, 274), (x - 36, 237), "heads weights", role="query")
+        d.arrow((x - 4, 274), (x - 10, 237), "heads weights", role="key")
         d.arrow((x - 14, 207), (x - 8, 181), "heads weights")
         d.arrow((x + 50, 274), (x + 16, 181), "heads values")
         d.arrow(f"head{number}", (175 + (-40 if number == 1 else 40), 109), "join")
@@ -874,8 +875,8 @@ def multi_head() -> Drawing:
     d.box("asked", "X", (258, 396), "inputs", size=(120, 28))
     for number, x in ((1, 92), (2, 258)):
         parts = "projections"
-        d.arrow((40 if number == 1 else 58, 380), (x - 52, 306), parts)
-        d.arrow((210 if number == 1 else 258, 380), (x, 306), parts)
+        d.arrow((40 if number == 1 else 58, 380), (x - 52, 306), parts, role="query")
+        d.arrow((210 if number == 1 else 258, 380), (x, 306), parts, role="key")
         d.arrow((222 if number == 1 else 292, 380), (x + 52, 306), parts + " values")
     d.say("arrows: matrices", (130, 394), "projections")
     d.say("of each head", (130, 410), "projections")

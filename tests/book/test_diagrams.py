@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
 import diagram_source  # noqa: E402  the line above makes it importable
-from diagram_pen import WIDTH, Drawing, formula  # noqa: E402
+from diagram_pen import COLOURS, LIT, WIDTH, Drawing, formula  # noqa: E402
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -52,7 +52,8 @@ def test_no_label_is_smaller_than_eleven_pixels_on_a_phone_or_leaves_the_drawing
 def test_colours_follow_the_page(name: str) -> None:
     svg = diagram_source.draw(name).svg(list(diagram_source.draw(name).parts)[:1])
     colours = set(re.findall(r'(?:fill|stroke|color)(?:="|: )([^"]+)"', svg))
-    assert colours <= {"none", "currentColor", "var(--attn-blue, #0b62a0)"}
+    roles = {f"var(--attn-{role}, {colour})" for role, colour in COLOURS.items()}
+    assert colours <= {"none", "currentColor", LIT} | roles
 
 
 def test_the_description_says_what_is_lit_and_can_be_replaced() -> None:
