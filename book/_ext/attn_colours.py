@@ -7,12 +7,14 @@ symbol keeps its indices and powers. The colours are variables of ``interactive.
 
 import re
 
+from attn_numbers import main_page
 from docutils import nodes
 from sphinx.application import Sphinx
 
 ROLES = ("query", "key", "value", "weight")
 #: For each page and role, a regular expression of its symbols, tried at every letter and command
 #: that is no index. A vector that is key and value at once (03, 04) has the colour of its use.
+#: A further page without an entry has the symbols of its chapter.
 SYMBOLS = {
     "notation": {
         "query": r"q(?=, k)", "key": r"k(?=, v)", "value": r"(?<=k, )v", "weight": r"\\alpha",
@@ -37,6 +39,7 @@ SYMBOLS = {
     },
     "chapters/08_multi_head": {"query": "q", "key": r"k(?!$| \+)", "weight": r"\\alpha"},
     "chapters/10_encoder_decoder": {"query": "q", "key": "k", "value": "v"},
+    "chapters/10_encoder_decoder/training": {},
     # a q alone is a draft model's distribution there
     "chapters/11_language_model": {
         "query": r"q(?=_h|\\,|, k)",
@@ -86,6 +89,11 @@ def _argument(tex: str, at: int) -> int:
     return len(tex)
 
 
+def symbols_of(docname: str) -> dict[str, str]:
+    """The symbols of a page; none for a page that the table does not know."""
+    return SYMBOLS.get(docname, SYMBOLS.get(main_page(docname), {}))
+
+
 def coloured(tex: str, symbols: dict[str, str]) -> str:
     r"""A formula with ``\htmlClass`` around its symbols.
 
@@ -124,7 +132,7 @@ def plain(tex: str) -> str:
 
 def colour(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Colour the symbols of a page, and the bold words that define a role."""
-    symbols = SYMBOLS.get(docname)
+    symbols = symbols_of(docname)
     if app.builder.format != "html" or not symbols:
         return
     for node in list(doctree.findall(lambda n: isinstance(n, nodes.math | nodes.math_block))):

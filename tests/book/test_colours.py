@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
 import diagram_source  # noqa: E402  the line above makes it importable
-from attn_colours import ROLES, SYMBOLS, coloured, plain  # noqa: E402
+from attn_colours import ROLES, SYMBOLS, coloured, plain, symbols_of  # noqa: E402
 from diagram_pen import COLOURS  # noqa: E402
 
 CSS = (ROOT / "book" / "_static" / "interactive.css").read_text()
@@ -23,7 +23,7 @@ FORMULAS = re.compile(r"^\$\$\n(.*?)\n\$\$|(?<![$\\])\$([^$\n]+)\$(?!\$)", re.M 
 
 def short(page: str, tex: str) -> str:
     """A formula with ``<q:...>`` around what has a colour."""
-    symbols = SYMBOLS.get(f"chapters/{page}", {})
+    symbols = symbols_of(f"chapters/{page}")
     return re.sub(
         r"\\htmlClass\{attn-(\w)\w+\}\{((?:[^{}]|\{[^{}]*\})*)\}",
         r"<\1:\2>",
@@ -47,6 +47,8 @@ def short(page: str, tex: str) -> str:
         ("00_warm_up", r"a \\[4pt] p_i", r"a \\[4pt] <w:p_i>"),
         ("05_soft_hard_implicit", r"\alpha_\text{digit}", r"<w:\alpha_\text{digit}>"),
         ("15_hashing_and_low_rank", r"e^{q_i \cdot k_j}", r"e^{<q:q_i> \cdot <k:k_j>}"),
+        ("07_scaled_dot_product/more", r"q k", r"<q:q> <k:k>"),
+        ("10_encoder_decoder/training", r"p(v)", r"p(v)"),
         ("16_gpu_memory", r"Q \le q K", r"Q \le q K"),
     ],
 )  # fmt: skip
@@ -56,7 +58,10 @@ def test_symbols_have_the_colours_of_the_table(page: str, tex: str, found: str) 
 
 @pytest.mark.parametrize("page", SYMBOLS)
 def test_every_role_of_a_page_is_found_there_and_the_formulas_stay(page: str) -> None:
-    text = FENCES.sub("", (ROOT / "book" / f"{page}.md").read_text())
+    main = ROOT / "book" / f"{page}.md"
+    further = main.with_suffix("").glob("*.md")
+    own = [path for path in further if f"{page}/{path.stem}" not in SYMBOLS]
+    text = "\n".join(FENCES.sub("", path.read_text()) for path in (main, *own))
     missing = set(SYMBOLS[page])
     for block, inline in FORMULAS.findall(text):
         tex = coloured(block or inline, SYMBOLS[page])
