@@ -710,7 +710,7 @@ probe.judges(
 # %% [markdown]
 # ## 10. Report
 #
-# Take the tile reader of the chapter, or a model of your own, and one map that somebody would show as an explanation: weights, gradients or Grad-CAM.
+# Take the tile reader of the chapter, or a model of your own, and one map that a paper would show as an explanation: weights, gradients or Grad-CAM.
 # In about 200 words, two points for each part:
 #
 # 1. Show one experiment that would have come out differently if the map were *not* the reason for the output, with its control.

@@ -494,7 +494,7 @@ probe.gradient(probe.normal(3, 4), probe.normal(5, 4), probe.normal(5, 2), wrt=(
 # %% [markdown]
 # ## 7. Write the test
 #
-# `check_attention(candidate)` takes somebody's `scaled_dot_product_attention(query, key, value, attn_mask=None)` (contract in exercise 1) and returns `True` if it is right, `False` if it is wrong.
+# `check_attention(candidate)` takes another learner's `scaled_dot_product_attention(query, key, value, attn_mask=None)` (contract in exercise 1) and returns `True` if it is right, `False` if it is wrong.
 #
 # Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
 # Many wrong ones agree with the right one where sizes are equal, where nothing is masked, or where scores are small. One well-known test looks at the shape alone, and passes all of them.

@@ -273,7 +273,7 @@ probe.everywhere()
 # %% [markdown]
 # ## 5. The values of one head
 #
-# What one head adds to a position is $\sum_j \alpha_{ij} W_O^h W_V^h x_j$. The product $W_O^h W_V^h$ is a `(D, D)` matrix, but nobody has to build it.
+# What one head adds to a position is $\sum_j \alpha_{ij} W_O^h W_V^h x_j$. The product $W_O^h W_V^h$ is a `(D, D)` matrix, but it never has to be built.
 #
 # `low_rank_value(weights, value, w_v, w_o)` is what one head adds to each position.
 #
@@ -377,7 +377,7 @@ probe.equals(probe.normal(2, 5, 6), *(probe.normal(6, 6) for _ in range(4)), 3)
 # %% [markdown]
 # ## 7. Write the test: does it see the future?
 #
-# `check_causal(candidate)` takes somebody's function from a sequence to a sequence, `candidate(x)` with `x` of shape `(B, L, 4)` and a result of shape `(B, L, ...)`, for any `B` and `L`. It returns `True` if the result at every position depends on that position and earlier ones only, `False` otherwise.
+# `check_causal(candidate)` takes another learner's function from a sequence to a sequence, `candidate(x)` with `x` of shape `(B, L, 4)` and a result of shape `(B, L, ...)`, for any `B` and `L`. It returns `True` if the result at every position depends on that position and earlier ones only, `False` otherwise.
 #
 # Your test is tried on functions that are causal, which it must accept, and on others; each of those that it rejects earns its share.
 # A mask with a `True` in the wrong place is the least of them. Some functions see the future at one position only, in one entry only, in long sequences only, or without a gradient.
@@ -484,7 +484,7 @@ probe.judges(
 #
 # 1. Two look-ups can be done by one head. How, and why did it go wrong with one of the 4 seeds? Why are sixteen heads not better than four on the task with four names?
 # 2. Turn a query and a key by `apply_rope` to positions 3 and 5, and to positions 103 and 105. Compare the two products, and say why. Do the same with two vectors to which `sinusoidal_positions` were added. What is the difference?
-# 3. Somebody says: "With ALiBi a model can use texts of any length." What does the experiment of the chapter show, and what does it not show?
+# 3. A colleague says: "With ALiBi a model can use texts of any length." What does the experiment of the chapter show, and what does it not show?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
 # 1. One head can give the two names unequal weights, say two thirds and one third. Then the sum tells the two numbers apart, if what follows can undo it.

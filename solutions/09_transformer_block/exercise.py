@@ -548,7 +548,7 @@ probe.everywhere()
 # %% [markdown]
 # ## 8. Write the test
 #
-# `check_layer_norm(candidate)` takes somebody's `layer_norm(x, weight=None, bias=None, eps=1e-5)` (contract in exercise 1) and returns `True` if it is right, `False` if it is wrong.
+# `check_layer_norm(candidate)` takes another learner's `layer_norm(x, weight=None, bias=None, eps=1e-5)` (contract in exercise 1) and returns `True` if it is right, `False` if it is wrong.
 #
 # Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
 # Choose inputs on which a norm over the wrong axis, another variance or another place of epsilon gives another result, and leave room for rounding.
@@ -654,7 +654,7 @@ probe.judges(
 # Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #
 # 1. Put a sentence into a batch once alone and once beside a long one (padded with zeros). Normalise its vectors with `layer_norm`, and with a norm over batch and positions. What changes? Name two places where that hurts, one in training and one in use.
-# 2. Somebody trains a post-norm and a pre-norm stack of twelve blocks at one learning rate, and pre-norm wins. What does this show, and what would you have to add before you say that pre-norm is better?
+# 2. A colleague trains a post-norm and a pre-norm stack of twelve blocks at one learning rate, and pre-norm wins. What does this show, and what would you have to add before you say that pre-norm is better?
 # 3. Count parameters and operations of the encoder of the base model (6 blocks, $D = 512$, 8 heads, $F = 2048$) at $L = 50$ and $L = 5000$. Which part is dearest at each length? From which length on is the quadratic part dearer than all others together?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}

@@ -552,7 +552,7 @@ probe.judges(
 #
 # Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #
-# 1. Somebody shows a training loss of 0.001 after a few hundred steps, and the model writes nonsense. Name two faults of this chapter that look like this, and one test for each that needs no training.
+# 1. A colleague shows a training loss of 0.001 after a few hundred steps, and the model writes nonsense. Name two faults of this chapter that look like this, and one test for each that needs no training.
 # 2. Why can a Transformer be trained on all positions of a target at once, and why can it not write them at once? Count the steps that wait for each other, for a target of 20 words, in training and in writing; compare with a recurrent decoder.
 # 3. Take ten sentences of any two systems, or make them up, and compute BLEU. Show one pair in which the better translation has the lower score, and say which part of the formula is responsible.
 

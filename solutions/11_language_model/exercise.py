@@ -292,7 +292,7 @@ probe.gives(torch.tensor([-torch.inf, 3.0, -torch.inf]), torch.tensor([2.0, 3.0,
 # In `grouped_query_attention(query, key, value)` neighbouring heads of queries share one head of keys and values (Ainslie and others 2023).
 #
 # - `query` is `(B, H, L, E)`, `key` is `(B, G, S, E)`, `value` is `(B, G, S, E_v)`. `G` divides `H`, and the result is `(B, H, L, E_v)`.
-# - The first `H / G` heads of queries use head 0 of keys and values, the next `H / G` use head 1, and so on. With `G = 1` all share (multi-query), with `G = H` nobody does.
+# - The first `H / G` heads of queries use head 0 of keys and values, the next `H / G` use head 1, and so on. With `G = 1` all share (multi-query), with `G = H` none do.
 # - No mask. Gradients reach all three.
 #
 # By hand, `E = 1`, four heads with the queries $0, \ln 3, 0, \ln 3$; two heads of keys, $(0, 1)$ and $(1, 0)$, with the values $(4, 8)$ and $(0, 12)$. The outputs are $6, 7, 6, 3$.
@@ -329,7 +329,7 @@ probe = probes(grouped_query_attention=grouped_query_attention)
 probe.equals(probe.normal(1, 3, 2, 4), probe.normal(1, 1, 5, 4), probe.normal(1, 1, 5, 2))
 
 # %% nbgrader={"grade_id": "grouped_query_attention-same", "grade": true, "points": 1}
-# Nobody shares.
+# No head shares.
 probe = probes(grouped_query_attention=grouped_query_attention)
 probe.equals(probe.normal(1, 3, 2, 4), probe.normal(1, 3, 5, 4), probe.normal(1, 3, 5, 2))
 
@@ -528,7 +528,7 @@ probe.equals(probe.normal(3, 5), *three, probe.normal(6, 4), probe.normal(6, 4))
 # %% [markdown]
 # ## 9. Write the test
 #
-# `check_cached_attention(candidate)` takes somebody's `cached_attention(query, key, value, cache=None)` (contract in exercise 3) and returns `True` if it is right, `False` if it is wrong.
+# `check_cached_attention(candidate)` takes another learner's `cached_attention(query, key, value, cache=None)` (contract in exercise 3) and returns `True` if it is right, `False` if it is wrong.
 #
 # Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
 # A cache can be checked without knowing any right number: whatever was fed token by token must come out as if it had been fed at once. But both ways may be wrong alike, so have a number of your own as well.
@@ -789,7 +789,7 @@ print("\nThe package writes the same text:", package == written.tolist())
 #
 # 1. A model with 32 blocks, 32 heads of queries and `E = 128` serves texts of 8,000 tokens in half precision. How many bytes does the cache of one text need with 32, 8 and 1 heads of keys? What else changes, and what does not, when heads are shared?
 # 2. Show with `speculative_accept`, three words and a few thousand draws, that the first word has the distribution of the target, for a good draft and for a bad one. What does a bad draft cost?
-# 3. Somebody shows you a text of a model at temperature 0.2 and calls the model boring, and one at 1.5 and calls it confused. What do you measure in place of reading one text?
+# 3. A colleague shows you a text of a model at temperature 0.2 and calls the model boring, and one at 1.5 and calls it confused. What do you measure in place of reading one text?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
 # 1. $2 \cdot 32 \cdot 8000 \cdot 128 \cdot 2$ bytes $= 131$ MB for each head of keys: 4.2 GB with 32, 1.05 GB with 8, 0.13 GB with one.

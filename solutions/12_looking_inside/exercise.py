@@ -437,7 +437,7 @@ probe.equals(probe.normal(2, 2, 2, 2), probe.normal(4, 4), probe.normal(4), 0)
 # %% [markdown]
 # ## 8. Write the test
 #
-# `check_induction(candidate)` takes somebody's `induction_score(weights, tokens)` (contract in exercise 1) and returns `True` if it is right, `False` if it is wrong.
+# `check_induction(candidate)` takes another learner's `induction_score(weights, tokens)` (contract in exercise 1) and returns `True` if it is right, `False` if it is wrong.
 #
 # Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
 # Many wrong ones agree with the right one on a text that is told exactly twice. Choose texts on which they differ: a token three times, a token that follows itself, no token twice, weights that are not causal.
@@ -545,7 +545,7 @@ probe.judges(
 #
 # 1. Name the head that you take for the previous-token head and those that you take for induction heads, each by a score. Then say what the score does *not* show.
 # 2. Take each of them out, by zeros and by its mean. Do both agree? Where they do not, which one do you trust, and why?
-# 3. Somebody shows you a head with a sharp, striking map and says that it explains the answer. Which experiment do you ask for, and which result would make you agree?
+# 3. A colleague shows you a head with a sharp, striking map and says that it explains the answer. Which experiment do you ask for, and which result would make you agree?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
 # 1. A head of layer 1 has the largest previous-token score, two heads of layer 2 the largest induction scores. The scores say where heads look on texts of this kind.

@@ -354,7 +354,7 @@ probe.gradient(
 # $$S_t = S_{t-1}\,(I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top, \qquad o_t = S_t\, q_t .$$
 #
 # - `query` and `key` are `(..., L, E)`, `value` is `(..., L, E_v)`, `beta` is `(..., L)`, `memory` $S$ is `(..., E_v, E)`. Mind that values come first here.
-# - Keys are taken as they are; whoever calls has seen to their length.
+# - Keys are taken as they are: the caller has set their length.
 # - No argument is changed. Gradients reach all five.
 #
 # By hand, with one entry: queries and keys 1, values 3 and 5, $\beta$ 1 and $\frac12$, an empty memory. The outputs are 3 and $3 + \frac12 (5 - 3) = 4$, and the memory ends at 4.
@@ -457,7 +457,7 @@ probe.equals(probe.normal(2, 2, 2), torch.tensor([[300.0, -300.0], [301.0, -301.
 # %% [markdown]
 # ## 7. Write the test
 #
-# `check_linear(candidate)` takes somebody's causal linear attention, `candidate(query, key, value)` with positive features `(L, F)` and values `(L, E_v)`, from an empty memory, which returns the output alone, `(L, E_v)`. It returns `True` if the candidate is right, `False` if it is wrong.
+# `check_linear(candidate)` takes another learner's causal linear attention, `candidate(query, key, value)` with positive features `(L, F)` and values `(L, E_v)`, from an empty memory, which returns the output alone, `(L, E_v)`. It returns `True` if the candidate is right, `False` if it is wrong.
 #
 # Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
 # A test with one position, or with equal values, accepts most of them. Leave room for rounding. A candidate may also raise an error: then it is wrong.
@@ -548,7 +548,7 @@ probe.judges(
 # Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
 #
 # 1. Hash vectors in groups and independent ones with 1, 4 and 16 rounds. Show the share of pairs and the share of attention that is kept, beside random buckets. For which attention is LSH a good idea?
-# 2. Somebody shows that the first 16 singular values of an attention matrix hold half of the sum, and concludes that training has made it low-rank. What control do you ask for, and what would the result have to be?
+# 2. A colleague shows that the first 16 singular values of an attention matrix hold half of the sum, and concludes that training has made it low-rank. What control do you ask for, and what would the result have to be?
 # 3. Store 4, 8 and 32 pairs in a memory of 8 × 8 by linear attention and by the delta rule, and then a second value under each key. What does each of them forget, and why?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}

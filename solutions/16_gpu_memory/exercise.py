@@ -87,7 +87,7 @@ for size, block in ((1, 8), (13, 2), (31, 16), (17, 1)):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "blocked_copy-kernel", "grade": true, "points": 2}
-# The kernel by itself, with one program too many: what lies behind entry 7 belongs to somebody else.
+# The kernel by itself, with one program too many: what lies behind entry 7 belongs to another array.
 probe = probes(blocked_copy=blocked_copy)
 probe.gives(torch.tensor([3.0, 1.0]), torch.tensor([3.0, 1.0]), 2)
 written = student.launch(
@@ -380,7 +380,7 @@ probe.equals(probe.normal(4, 9) - 10)
 # %% [markdown]
 # ## 6. Write the test
 #
-# `check_copy(candidate)` takes somebody's `blocked_copy(x, block_size)` (contract in exercise 1) and returns `True` if it is right and `False` if it is wrong.
+# `check_copy(candidate)` takes another learner's `blocked_copy(x, block_size)` (contract in exercise 1) and returns `True` if it is right and `False` if it is wrong.
 #
 # Your test is tried on right answers, which it must accept, and on wrong ones; each that it rejects earns its share.
 # Many wrong ones are right where the length is a multiple of the block, or where there is one block only. A candidate may also raise an error, or change what it was given: then it is wrong.
