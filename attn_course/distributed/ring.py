@@ -89,7 +89,7 @@ def ring_attention(
         query: The queries of this process.
         key: Its keys.
         value: Its values, one row per key.
-        is_causal: Nobody sees a later position; which ones are later, ``layout`` says.
+        is_causal: No query attends to a later key; ``layout`` says which keys are later.
         scale: What the dot products are multiplied with; 1/sqrt(E) if not given.
         enable_gqa: Query heads are a multiple of the key heads; only key heads are sent.
         layout: How :func:`split_sequence` has cut the sequence. ``"contiguous"`` shards may have

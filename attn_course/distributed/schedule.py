@@ -134,7 +134,7 @@ def ring_tile(
     """What a process computes with the keys of another one; None where nothing is allowed.
 
     Shards lie in rising order, so a shard meets its own keys under an ordinary causal mask in every
-    layout. With the keys of somebody else a contiguous shard sees all or nothing, a zigzag one one
+    layout. With the keys of another device a contiguous shard sees all or nothing, a zigzag one one
     half of either side, a striped one an ordinary causal mask, its diagonal open only for keys from
     a lower rank.
 
@@ -142,7 +142,7 @@ def ring_tile(
         query_rank: Whose queries.
         key_rank: Whose keys.
         lengths: How many queries and how many keys the two shards have.
-        is_causal: Nobody sees a later position.
+        is_causal: No query attends to a later key.
         layout: As for :func:`shard_positions`.
 
     Raises:

@@ -20,7 +20,7 @@ def compute(*, devices: int, step: int, split: str, causal: bool) -> dict[str, A
         devices: How many there are.
         step: The step under way, from 0.
         split: How positions are shared out, one of ``LAYOUTS``.
-        causal: Nobody sees a later position.
+        causal: No query attends to a later key.
 
     Returns:
         ``owner``: the device of each position; ``when``: for every pair of a query and a key the

@@ -151,7 +151,7 @@ def _not(one: MaskMod) -> MaskMod:
 
 
 def causal_pattern() -> Pattern:
-    r"""Nobody attends to what comes later: :math:`j \le i`.
+    r"""No query attends to a later key: :math:`j \le i`.
 
     Example:
         >>> causal_pattern().mask(3)[0, 0].int()

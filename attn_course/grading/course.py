@@ -35,7 +35,7 @@ def open_course(root: Path) -> Any:
 
 
 def hides_staff_cells(course: Any) -> bool:
-    """Whether ``generate_feedback`` leaves out what stands in formgrader for whoever grades."""
+    """Whether ``generate_feedback`` leaves out what stands in formgrader for the grader."""
     from nbgrader.converters import GenerateFeedback
 
     from attn_course.grading.staff import WithoutStaffCells

@@ -1,4 +1,4 @@
-"""The step of ``nbgrader generate_feedback`` that leaves out what is for whoever grades."""
+"""The step of ``nbgrader generate_feedback`` that leaves out what is for the grader."""
 
 from typing import Any
 
