@@ -140,8 +140,8 @@ def linked_elsewhere(
         fig,
         alt="Two groups of rows, one mark per seed. The alignment error rate of the trained model "
         "is 0.14 to 0.28; that of an untrained one, of linking word i to word i and of a random "
-        "place is 0.7 to 0.9. Below, articles are linked elsewhere in 0.4 to 1.0 of the cases, the "
-        "other words in at most 0.1.",
+        "position is 0.7 to 0.9. Below, articles are linked elsewhere in 0.4 to 1.0 of the cases, "
+        "the other words in at most 0.1.",
         caption=f"One mark for each of {len(next(iter(errors.values())))} seeds. Above: the "
         "trained model and three controls. Below: the trained model; every seed has more than 99 "
         "words in 100 right.",

@@ -77,7 +77,7 @@ def accuracy_by_hops(accuracy: ArrayLike) -> None:
     viz.show(
         fig,
         alt="Accuracy on the pointers by steps of the question and hops of the network: 1.00 where "
-        "there are as many hops as steps or more, near a guess where there is one too few.",
+        "there are as many hops as steps or more, near a guess or below it where there are fewer.",
         caption="Accuracy by steps and hops, the better of two recipes: median of "
         f"{len(seeds)} seeds, below it the smallest and the largest.",
     )
