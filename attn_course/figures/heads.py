@@ -35,9 +35,9 @@ def right_by_heads(
         fig,
         alt="Share of right numbers against the number of heads, one curve for each number of "
         f"names that are asked for at once: {peaks}.",
-        caption=f"Equal matrices and data, different numbers of heads: medians and ranges of "
-        f"{len(next(iter(asked.values())))} seeds. With four names asked, four heads do best; one, "
-        "two and sixteen are worse.",
+        caption="The same initial matrices and data, different numbers of heads: medians and "
+        f"ranges of {len(next(iter(asked.values())))} seeds. With four names "
+        "asked, four heads do best; one, two and sixteen are worse.",
     )
 
 
