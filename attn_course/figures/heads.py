@@ -96,8 +96,8 @@ def time_by_heads(spent: Mapping[int, Mapping[str, float]]) -> None:
         alt=f"CPU time of the parts of attention, in microseconds, from {first} to {last} heads: "
         f"{growth}.",
         caption="CPU time of the three parts of attention for 256 positions and 64 dimensions in "
-        "all heads together, on the machine that built this page. All three grow with the number "
-        "of heads.",
+        "all heads together, on the machine that built this page. Softmax and weighted "
+        "sum grow with the number of heads.",
     )
 
 

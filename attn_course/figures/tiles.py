@@ -33,7 +33,7 @@ def peak_memory(lengths: Sequence[int], peaks: Mapping[str, Sequence[int]]) -> N
         "plain formula is about twice as steep as that of attention in tiles and lies above it "
         "from the second length on.",
         caption="Memory beyond the inputs at the peak of one call, float32, 64 dimensions: the "
-        "table of scores grows with the square of the length, the memory of tiles grows with the output.",
+        "table of scores grows with the square of the length, the memory of tiles with the output.",
     )
 
 
@@ -99,8 +99,8 @@ def compiled_kernels(record: Mapping[str, Any], *, warps: Mapping[str, int], sha
     viz.show(
         fig,
         alt="Forward and backward kernels at 64, 128 and 256 dimensions. Ours spill nothing. "
-        "FlexAttention spills 56 bytes forward at 64 and 248 and 6,696 backward at 128 and 256; the "
-        "tutorial 112, 3,868 and 22,316 backward. At 256 the tutorial's backward kernel needs more "
+        "FlexAttention spills 56 bytes forward at 64 and 248 and 6,696 backward at 128 and 256; "
+        "the tutorial 112, 3,868 and 22,316 backward. At 256 the tutorial's backward kernel needs more "
         "shared memory than there is.",
         caption="Compiled for Hopper, forward and backward at three numbers of dimensions. Filled: "
         "8 warps fit at once; hollow: 4, or none. Line: the shared memory of a multiprocessor. "
