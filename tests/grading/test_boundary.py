@@ -1,5 +1,6 @@
 """What crosses between a test cell and the jail; the real sets grade alike on both sides."""
 
+import ast
 import dataclasses
 import functools
 import json
@@ -12,7 +13,7 @@ from collections import Counter
 
 import nbformat
 import pytest
-from cells import as_cell, has_a_cell, needs_closed
+from cells import as_cell, assigned, has_a_cell, loaded, needs_closed
 from classroom import SOLUTIONS, TESTS, notebook
 from refusals import refused
 from sets import SLUGS, assignment, filled, misconceptions, source, variants
@@ -295,12 +296,14 @@ def trial(slug):
 
 
 def through_the_jail(slug, data, zygote, of=None, **changes):
-    """What the grader says of a hand-in: in the tests that use one function, if it is named."""
+    """What the grader says: if a function is named, in its tests and what they read of others."""
     limits = Limits(wall_seconds=240.0, call_seconds=60.0, cpu_seconds=200)
     ours = dataclasses.replace(assignment(slug), **changes)
     if of is not None:
-        used = trial(slug).dependents(of)
-        tests = tuple(test for test in ours.tests if test.grade_id in used)
+        used = [test for test in ours.tests if test.grade_id in trial(slug).dependents(of)]
+        read = set().union(*(loaded(test.source) for test in used))
+        gives = {t: set().union(*map(assigned, ast.parse(t.source).body)) for t in ours.tests}
+        tests = tuple(test for test in ours.tests if test in used or gives[test] & read)
         ours = dataclasses.replace(ours, tests=tests)
     return grade_notebook(data, ours, zygote, student="a", seed=0, limits=limits)
 
