@@ -9,6 +9,9 @@ BIN    := $(abspath $(VENV))/bin
 JOBS   ?= 2
 TESTS  ?= not long
 SLOW   := --durations=10 --durations-min=10
+# in the order of tests/conftest.py, the longest first, and not by the number of tests
+BY_FILE  := --dist loadfile --no-loadscope-reorder
+BY_GROUP := --dist loadgroup --no-loadscope-reorder
 
 export PATH := $(BIN):$(PATH)
 export VENV := $(abspath $(VENV))
@@ -49,8 +52,8 @@ test: setup ## everything that CI runs, and how long each part took
 	@MAKE="$(MAKE)" $(BIN)/python tools/parts.py lint types unit sets grading notebooks exercises-check html-strict site
 
 nightly: export TESTS = long
-nightly: setup ## what is too long for every push: right answers under 20 seeds, all sets in stock nbgrader, 20 kills
-	@MAKE="$(MAKE)" $(BIN)/python tools/parts.py sets notebooks grading
+nightly: setup ## what is too long for every push: right answers under 20 seeds, all sets in stock nbgrader, 20 kills, kernels for an A100
+	@MAKE="$(MAKE)" $(BIN)/python tools/parts.py unit sets notebooks grading
 
 lint: setup ## style and import rules
 	@echo "== lint" && $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports
@@ -59,14 +62,14 @@ types: setup ## static types of the package
 	@echo "== types" && $(BIN)/mypy
 
 unit: setup ## tests of the package and of the build, in parallel
-	@echo "== unit tests" && $(BIN)/pytest -n $(JOBS) --dist loadfile -q $(SLOW) -m "($(TESTS)) and not nbgrader and not book and not browser" \
+	@echo "== unit tests" && $(BIN)/pytest -n $(JOBS) $(BY_FILE) -q $(SLOW) -m "($(TESTS)) and not nbgrader and not book and not browser" \
 		--ignore tests/exercises --ignore tests/grading --ignore tests/hostile
 
 sets: setup ## exercises: solutions, variants, misconceptions, releases
-	@echo "== exercise sets" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist loadgroup -q $(SLOW) -m "$(TESTS)" tests/exercises
+	@echo "== exercise sets" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) $(BY_GROUP) -q $(SLOW) -m "$(TESTS)" tests/exercises
 
 grading: setup system browser ## the grader: jail, verdicts, gradebook, hostile submissions
-	@echo "== grader" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist loadfile -q $(SLOW) -m "($(TESTS)) and not nbgrader" tests/grading tests/hostile
+	@echo "== grader" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) $(BY_FILE) -q $(SLOW) -m "($(TESTS)) and not nbgrader" tests/grading tests/hostile
 
 notebooks: setup ## stock nbgrader on real submissions
 	@echo "== stock nbgrader" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist load -q $(SLOW) -m "$(TESTS)" tests/nbgrader
@@ -78,7 +81,7 @@ exercises-check: setup ## fail when exercises/ is stale or leaks an answer
 	@echo "== exercises in step" && $(BIN)/attn-course exercises build --check
 
 site: browser ## check the built site, page by page, in Chromium
-	@echo "== site" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) --dist loadgroup -q $(SLOW) -m "($(TESTS)) and (book or browser)" tests/book tests/explorers
+	@echo "== site" && ATTN_TYPECHECK=0 $(BIN)/pytest -n $(JOBS) $(BY_GROUP) -q $(SLOW) -m "($(TESTS)) and (book or browser)" tests/book tests/explorers
 
 system: setup ## install what the grader's tests need (bubblewrap, PostgreSQL, libseccomp)
 	@$(PYTHON) tools/setup.py system

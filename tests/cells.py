@@ -101,3 +101,23 @@ def _defined(node: ast.stmt) -> set[str]:
         return {(name.asname or name.name).partition(".")[0] for name in node.names}
     stored = (n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     return {n.id for n in stored}
+
+
+def assigned(statement: ast.stmt) -> set[str]:
+    """Names that a statement of a cell defines."""
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return {statement.name}
+    stores = (n for n in ast.walk(statement) if isinstance(n, ast.Name))
+    return {n.id for n in stores if isinstance(n.ctx, ast.Store)}
+
+
+def loaded(cell: str) -> set[str]:
+    """Names that a cell reads before it defines them itself."""
+    own, needed = set[str](), set[str]()
+    for statement in ast.parse(cell).body:
+        inner = list(ast.walk(statement))
+        names = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        stored = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        needed |= names - own - stored - {n.arg for n in inner if isinstance(n, ast.arg)}
+        own |= assigned(statement)
+    return needed

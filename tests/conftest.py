@@ -2,9 +2,11 @@
 
 import os
 import random
+import re
 import shutil
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +27,48 @@ torch.set_num_threads(1)
 # A process in the background (nohup, a job without a terminal) ignores Ctrl-C from its start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# The sets and files that take longest, most of all first: no worker is left alone with one.
+LONGEST = (
+    *("17_flash_attention", "test_check.py", "11_language_model", "19_many_devices"),
+    *("15_hashing_and_low_rank", "07_scaled_dot_product", "18_banded_and_decode"),
+    *("08_multi_head", "20_capstone", "14_sparse_attention", "13_vision_transformer"),
+    *("test_boundary.py", "test_term.py", "test_pool.py", "test_resume.py", "test_kills.py"),
+    *("test_hostile.py", "test_borders.py", "test_class.py", "test_neighbours.py"),
+    "test_interactive.py",
+)
+
+
+def group_of(nodeid: str) -> str:
+    """The exercise set of a test, or its file: what one worker tries, as it reads that once.
+
+    A page of the site, or an explorer in a browser, is a group of its own.
+    """
+    path = nodeid.partition("::")[0]
+    if path.endswith("/test_browser.py"):
+        return nodeid
+    found = re.search(r"\[.*?(\d\d_[a-z_0-9]+?)[-\]]", nodeid) if "/exercises/" in path else None
+    return found[1] if found else path.rpartition("/")[2]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest groups first; the order of the others, and within a group, stays."""
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(group_of(item.nodeid), len(place)))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Groups for ``--dist loadgroup``; the marks of xdist 3.8 have no effect in pytest 9.2."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return ByGroup(config, log)
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 import functools
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,16 @@ def site(book: Book) -> Path:
     if not (book.html / "index.html").is_file():
         pytest.fail("there is no site in book/_build/html: run 'make html' first", pytrace=False)
     return book.html
+
+
+@pytest.fixture
+def swept(monkeypatch: pytest.MonkeyPatch) -> Callable[[Book], None]:
+    """A whole sweep of a book of one chapter, for which two seeds are enough here."""
+    from bookbuild import sweep as module
+
+    monkeypatch.setattr(module, "SEEDS", seeds := (0, 1))
+    more = {"seeds": seeds, "sets": module.SETS, "workers": 2, "stale": False}
+    return functools.partial(module.sweep, wanted=["00"], **more)
 
 
 @pytest.fixture(scope="session")

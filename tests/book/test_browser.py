@@ -188,12 +188,11 @@ def test_page_is_whole_quiet_light_and_accessible(chromium, site, address, name)
         for shape in (WIDE_SCREEN, PHONE):
             if shape == PHONE:
                 page.set_viewport_size(shape)
-                show_everything(page)
+                page.evaluate(SETTLED)
             overflow, boxes = page.evaluate(WIDE)
             assert overflow <= 0, f"wider than {shape['width']} px: {boxes}"
         page.add_script_tag(path=str(AXE))
         page.evaluate(THIN)
-        page.evaluate(SETTLED)
         assert complaints(page, OF_SIZE) == []
         page.set_viewport_size(WIDE_SCREEN)
         page.evaluate(SETTLED)
@@ -207,7 +206,7 @@ def test_page_is_whole_quiet_light_and_accessible(chromium, site, address, name)
 
 @pytest.fixture
 def page(chromium: Any) -> Iterator[Any]:
-    page = chromium.new_page(viewport={"width": 1280, "height": 900})
+    page = chromium.new_page(viewport=WIDE_SCREEN)
     yield page
     page.close()
 

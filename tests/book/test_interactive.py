@@ -17,7 +17,6 @@ from axe_playwright_python.sync_playwright import Axe
 
 from attn_course import explorers
 
-pytestmark = pytest.mark.xdist_group("small site")  # it is built once, for all of them
 ROOT = Path(__file__).resolve().parents[2]
 CONF = f"""
 import sys

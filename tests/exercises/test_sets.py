@@ -13,6 +13,7 @@ import nbformat
 import pytest
 import rules
 import torch
+from cells import assigned, loaded
 from sets import SLUGS, misconceptions, release, source, variants
 from trial import Trial
 
@@ -157,26 +158,6 @@ def test_untouched_release_earns_nothing_and_says_not_started(slug):
 def test_the_catalogue_and_the_variants_load(slug):
     assert misconceptions(slug)
     assert variants(slug)
-
-
-def assigned(statement):
-    """Names that a statement of a cell defines."""
-    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-        return {statement.name}
-    stores = (n for n in ast.walk(statement) if isinstance(n, ast.Name))
-    return {n.id for n in stores if isinstance(n.ctx, ast.Store)}
-
-
-def loaded(cell):
-    """Names that a cell reads before it defines them itself."""
-    own, needed = set(), set()
-    for statement in ast.parse(cell).body:
-        inner = list(ast.walk(statement))
-        names = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-        stored = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        needed |= names - own - stored - {n.arg for n in inner if isinstance(n, ast.arg)}
-        own |= assigned(statement)
-    return needed
 
 
 def late_definitions(cell):

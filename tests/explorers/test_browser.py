@@ -163,6 +163,9 @@ def test_the_sense_answers_to_the_keyboard(opened: Any) -> None:
     assert senses.all_inner_texts() == ["50 %", "50 %"]
 
 
+WITH_BARS = ("softmax_temperature", "score_playground", "memory_hops")
+
+
 @pytest.mark.parametrize("name", explorers.NAMES)
 def test_the_frame_is_the_same_for_all(opened: Any, name: str) -> None:
     page, figure = opened(name)
@@ -182,18 +185,14 @@ def test_the_frame_is_the_same_for_all(opened: Any, name: str) -> None:
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert figure.evaluate(OUTSIDE) == []
         assert figure.evaluate(SMALL) == []
+    page.set_viewport_size({"width": 1280, "height": 800})
+    assert figure.evaluate(TOUCHING) == 0
+    assert figure.locator(".attn-x-gauge").count() >= 3 * (name in WITH_BARS)
     for summary in figure.locator("summary").all():
         summary.click()
     for theme in ("light", "dark"):
         page.evaluate(PAINT, theme)
         assert complaints(page) == []
-
-
-def test_digits_stand_beside_their_bars(opened: Any) -> None:
-    for name in ("softmax_temperature", "score_playground", "memory_hops"):
-        _, figure = opened(name)
-        assert figure.evaluate(TOUCHING) == 0
-        assert figure.locator(".attn-x-gauge").count() >= 3
 
 
 def test_a_drag_draws_at_most_once_a_frame(opened: Any) -> None:
@@ -535,40 +534,40 @@ COLLIDING = """node => {
 
 
 @pytest.mark.parametrize("name", STILLS)
-def test_the_still_is_the_opening_picture(opened: Any, name: str, tmp_path: Any) -> None:
-    _, figure = opened(name, **CALM)
+def test_the_still_is_the_picture_with_two_thirds_and_a_place_for_each_label(
+    opened, name, tmp_path
+):
+    page, figure = opened(name, **CALM)
     now = figure.evaluate(STILL)
     (tmp_path / f"{name}.html").write_text(now, encoding="utf-8")
     assert explorers._source.still(name) == now, f"the new one is {tmp_path / name}.html"
-    _, figure = opened(name, java_script_enabled=False)
-    assert figure.locator("svg").bounding_box()["height"] > 200
-    assert figure.locator(".attn-x-question").is_visible()
-    assert figure.locator("[tabindex], button, input").count() == 0
-
-
-@pytest.mark.parametrize("name", STILLS)
-@pytest.mark.parametrize("width", [1280, 390])
-def test_the_picture_has_two_thirds_and_its_labels_their_own_place(
-    opened: Any, name: str, width: int
-) -> None:
-    page, figure = opened(name, viewport={"width": width, "height": 844}, **CALM)
     assert figure.locator("input[type=number]").count() == 0
-    frame, picture = (figure.locator(f".attn-x{part}").bounding_box() for part in ("", "-picture"))
-    assert picture["width"] > (0.62 if width == 1280 else 0.9) * frame["width"]
+
+    def check() -> None:
+        for width, share in ((390, 0.9), (1280, 0.62)):
+            page.set_viewport_size({"width": width, "height": 844})
+            page.wait_for_timeout(60)
+            parts = (figure.locator(f".attn-x{part}") for part in ("", "-picture"))
+            frame, picture = (part.bounding_box()["width"] for part in parts)
+            assert picture > share * frame
+            assert figure.evaluate(COLLIDING) == []
+
     for key in ("Home", "End"):
-        assert figure.evaluate(COLLIDING) == []
+        check()
         for grip in figure.get_by_role("slider").all():
             if grip.evaluate("node => node.matches('g')"):
                 grip.focus()
                 page.keyboard.press(key)
-        page.wait_for_timeout(60)
     for summary in figure.locator("summary").all():
         summary.click()
     for knob in figure.locator("details input[type=range]").all():
         knob.focus()
         page.keyboard.press("End")
-    page.wait_for_timeout(60)
-    assert figure.evaluate(COLLIDING) == []
+    check()
+    _, figure = opened(name, java_script_enabled=False)
+    assert figure.locator("svg").bounding_box()["height"] > 200
+    assert figure.locator(".attn-x-question").is_visible()
+    assert figure.locator("[tabindex], button, input").count() == 0
 
 
 def test_a_model_grows_with_its_slider(opened: Any) -> None:

@@ -360,10 +360,7 @@ CASES = {
     "score_playground": (score_states, 1e-12, "/ Math.sqrt(query.length)", "/ query.length"),
     "local_window": (window_states, 1e-12, "sigma = half_width / 2", "sigma = half_width / 2.001"),
     "alignment_map": (
-        alignment_states,
-        1e-8,
-        'linear(score("weight_query"), null, state)',
-        'score("bias")',
+        alignment_states, 1e-8, 'linear(score("weight_query"), null, state)', 'score("bias")'
     ),
     "memory_hops": (memory_states, 1e-9, "story.length - 1 - i", "i"),
     "hard_attention": (hard_states, 1e-9, "edge <= u", "edge < 1.01 * u"),
@@ -372,33 +369,24 @@ CASES = {
     "pattern_painter": (painter_states, 1e-12, "away % dilation === 0", "away % dilation !== 1"),
     "kv_cache": (cache_states, 1e-12, "n * (n + 1)", "n * n"),
     "memory_trace": (
-        trace_states,
-        1e-12,
-        "ever[0].has(tensor) !== ever[1].has(tensor)",
-        "ever[0].has(tensor)",
+        trace_states, 1e-12, "ever[0].has(tensor) !== ever[1].has(tensor)", "ever[0].has(tensor)"
     ),
     "online_softmax": (online_states, 1e-9, "mixture = mixture * factor", "mixture = mixture"),
     "ring_schedule": (
-        ring_states,
-        1e-12,
-        "(rank - at + devices) % devices",
-        "(rank + at) % devices",
+        ring_states, 1e-12, "(rank - at + devices) % devices", "(rank + at) % devices"
     ),
     "decoding_tree": (tree_states, 1e-9, "rank < beam", "rank <= beam"),
     "paged_cache": (paged_states, 1e-12, "queue.unshift(youngest)", "queue.push(youngest)"),
     # sums of products of both signs
     "rope_distances": (rope_states, 1e-9, "a * sine + b * cosine", "a * sine - b * cosine"),
     "transformer_flow": (
-        flow_states,
-        1e-7,
-        "position * base",
-        "(position + 0.01 * position) * base",
+        flow_states, 1e-7, "position * base", "(position + 0.01 * position) * base"
     ),
     "growing_up": (growing_states, 1e-12, "sum + row[i]", "sum + row[i + 1]"),
     "hash_buckets": (hash_states, 1e-9, "buckets.some(", "buckets.every("),
     "patch_attention": (patch_states, 1e-7, "(x / 2) * (1 + erf", "(x / 2) * (1 + 0.999 * erf"),
     "writer": (writer_states, 1e-9, "likelier >= top_p", "likelier > 0.99 * top_p"),
-}
+}  # fmt: skip
 
 
 def opening(name: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """One jail for all tests of a worker process of pytest, and the small assignment."""
 
+import functools
 import sys
 from pathlib import Path
 
@@ -9,8 +10,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import classroom
 import postgres
+from nbgrader import api
 
 from attn_course.exercises.assignment import load_assignment
+from attn_course.grading.course import tools_on_path
 from attn_course.grading.sandbox import Zygote, sandbox_problem
 from attn_course.grading.verdict import grade_notebook
 
@@ -27,6 +30,15 @@ def zygote():
 def server():
     with postgres.server() as url:
         yield url
+
+
+@pytest.fixture(autouse=True, scope="session")
+def schema_version_once():
+    """nbgrader runs alembic in a process for every new gradebook; once is enough here."""
+    tools_on_path()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api, "get_alembic_version", functools.cache(api.get_alembic_version))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,8 @@
 """What crosses between a test cell and the jail; the real sets grade alike on both sides."""
 
+import ast
 import dataclasses
+import functools
 import json
 import linecache
 import os
@@ -11,7 +13,7 @@ from collections import Counter
 
 import nbformat
 import pytest
-from cells import as_cell, has_a_cell, needs_closed
+from cells import as_cell, assigned, has_a_cell, loaded, needs_closed
 from classroom import SOLUTIONS, TESTS, notebook
 from refusals import refused
 from sets import SLUGS, assignment, filled, misconceptions, source, variants
@@ -285,9 +287,24 @@ def submitted(slug, of, text):
     return nbformat.writes(filled(found, {solution_names(found)[of]: text})).encode()
 
 
-def through_the_jail(slug, data, zygote, **changes):
+@functools.cache
+def trial(slug):
+    """The set in this process; run once, as a test cell may define what a later one uses."""
+    made = Trial(source(slug), seed=0)
+    made.run()
+    return made
+
+
+def through_the_jail(slug, data, zygote, of=None, **changes):
+    """What the grader says: if a function is named, in its tests and what they read of others."""
     limits = Limits(wall_seconds=240.0, call_seconds=60.0, cpu_seconds=200)
     ours = dataclasses.replace(assignment(slug), **changes)
+    if of is not None:
+        used = [test for test in ours.tests if test.grade_id in trial(slug).dependents(of)]
+        read = set().union(*(loaded(test.source) for test in used))
+        gives = {t: set().union(*map(assigned, ast.parse(t.source).body)) for t in ours.tests}
+        tests = tuple(test for test in ours.tests if test in used or gives[test] & read)
+        ours = dataclasses.replace(ours, tests=tests)
     return grade_notebook(data, ours, zygote, student="a", seed=0, limits=limits)
 
 
@@ -320,11 +337,9 @@ def test_a_solution_earns_full_marks_through_the_jail(slug, zygote):
 
 @pytest.mark.parametrize(("slug", "wrong"), sample(crossing, 4))
 def test_a_misconception_gives_what_it_gives_in_one_process(slug, wrong, zygote):
-    trial = Trial(source(slug), seed=0)
-    trial.run()  # a test cell may define what a later one uses
-    here = trial.run_with(wrong.of, wrong.function)
+    here = trial(slug).run_with(wrong.of, wrong.function)
     data = submitted(slug, wrong.of, as_cell(slug, wrong))
-    there = {t.grade_id: t for t in through_the_jail(slug, data, zygote).tests}
+    there = {t.grade_id: t for t in through_the_jail(slug, data, zygote, wrong.of).tests}
     for name, result in here.items():
         assert there[name].score == result.score, (name, there[name].message)
         assert there[name].misconception == result.misconception, name
@@ -365,7 +380,7 @@ def listed():
 @pytest.mark.parametrize(("slug", "right"), listed())
 def test_a_list_of_shortcuts_refuses_no_right_answer_but_a_shortcut(slug, right, zygote):
     data = submitted(slug, right.of, as_cell(slug, right))
-    result = through_the_jail(slug, data, zygote)
+    result = through_the_jail(slug, data, zygote, right.of)
     lost = [t for t in result.tests if t.score != t.max]
     assert bool(lost) == (right.function.__name__ in RIGHT_BUT_REFUSED), lost
     assert all("write it yourself" in t.message for t in lost)
@@ -397,8 +412,8 @@ def padded_weights(scores, lengths):
 @pytest.mark.parametrize(("slug", "of"), ONE_CALL)
 def test_one_library_call_is_no_answer(slug, of, zygote):
     data = submitted(slug, of, ONE_CALL[slug, of])
-    without = through_the_jail(slug, data, zygote, forbidden={})
-    for result, earns in ((without, True), (through_the_jail(slug, data, zygote), False)):
+    for lists, earns in (({"forbidden": {}}, True), ({}, False)):
+        result = through_the_jail(slug, data, zygote, of, **lists)
         tests = [t for t in result.tests if t.grade_id.startswith(f"{of}-")]
         assert any(t.score for t in tests) == earns, tests
     assert all("write it yourself" in t.message for t in tests)
@@ -407,7 +422,7 @@ def test_one_library_call_is_no_answer(slug, of, zygote):
 @pytest.mark.parametrize(("slug", "right"), sample(variants, 3))
 def test_another_right_answer_earns_full_marks_through_the_jail(slug, right, zygote):
     data = submitted(slug, right.of, as_cell(slug, right))
-    result = through_the_jail(slug, data, zygote)
+    result = through_the_jail(slug, data, zygote, right.of)
     assert result.score == result.max_score, [t for t in result.tests if t.score != t.max]
 
 

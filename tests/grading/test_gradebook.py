@@ -3,7 +3,6 @@
 import concurrent.futures
 import csv
 import datetime
-import functools
 import json
 import os
 import socket
@@ -40,15 +39,6 @@ def url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/gradebook.db"
     return postgres.database(request.getfixturevalue("server"))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def schema_version_once():
-    """nbgrader runs alembic in a process for every new gradebook; once is enough here."""
-    tools_on_path()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api, "get_alembic_version", functools.cache(api.get_alembic_version))
-        yield
 
 
 def result(student, double, squares, **more):

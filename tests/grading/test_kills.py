@@ -13,7 +13,12 @@ from classroom import content, course, lines
 from sqlalchemy import text
 
 COUNT = 14
-KILLS = [("sqlite", 4), ("postgresql", 3), pytest.param("sqlite", 20, marks=pytest.mark.long)]
+MANY = [("sqlite", 20), ("postgresql", 7)]
+KILLS = [
+    ("sqlite", 2),
+    ("postgresql", 2),
+    *(pytest.param(*m, marks=pytest.mark.long) for m in MANY),
+]
 
 
 @pytest.fixture

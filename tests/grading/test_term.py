@@ -23,7 +23,7 @@ import pytest
 from attn_course.grading.gradebook import GradebookWriter
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = [pytest.mark.timeout(1500), pytest.mark.xdist_group("term")]
+pytestmark = pytest.mark.timeout(1500)
 ENVIRONMENT = {
     **os.environ,
     "PATH": os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)]),

@@ -8,7 +8,7 @@ from attn_course.grading.sandbox import Limits
 from attn_course.grading.verdict import grade_notebook
 
 CANARY = "canary-" + "e19c77b2"  # a secret outside the jail
-LIMITS = Limits(wall_seconds=8.0, call_seconds=1.0, cpu_seconds=8)
+LIMITS = Limits(wall_seconds=5.0, call_seconds=1.0, cpu_seconds=5)
 SLUG = "target"
 SECRET = "canary-hidden-7f3a91"  # stands in a hidden test; must never come back
 POINTS = {"double": 2.0, "softmax": 2.0, "apply": 1.0, "scale": 2.0, "partial": 3.0}

@@ -126,12 +126,12 @@ def test_a_verdict_takes_no_more_memory_than_it_may(judged):
 def test_a_verdict_without_end_ends_in_its_own_status_and_the_next_is_graded():
     """What an operation of torch takes, no exception can end: an alarm ends its process."""
     test = "import time\nx = answer(1)\nwhile x == 7:\n    time.sleep(0.01)\nassert x == 1"
-    limits = Limits(verdict_seconds=12.0)
+    limits = Limits(verdict_seconds=6.0)
     answers = {"ada": "x", "mallory": "7", "zoe": "x"}
     handed = [HandIn(student=n, data=notebook(gives(x), test)) for n, x in answers.items()]
     found = grade_class(handed, notebook=handed[0].data, slug="borders", seed=1, limits=limits)
     assert [result.score for result in found] == [1.0, None, 1.0]
-    assert "its verdict took more than 12 s" in found[1].reason
+    assert "its verdict took more than 6 s" in found[1].reason
 
 
 # --- objects that lie -----------------------------------------------------------------------------

@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from mutation import mutant, rejects_changes
 from refusals import refused
 from tolerances import FLOAT64
@@ -126,31 +124,6 @@ def test_padding_of_the_source_changes_nothing(kind: str) -> None:
 @pytest.mark.parametrize("decoder", [BahdanauDecoder, LuongDecoder])
 def test_padding_changes_nothing_with_any_score(decoder: Any, score: str) -> None:
     check_padding(build(decoder, score=score))
-
-
-@given(
-    score=st.sampled_from(list(SCORES)),
-    kind=st.sampled_from(list(KINDS)),
-    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4),
-    padding=st.integers(0, 4),
-    seed=st.integers(0, 2**31),
-)
-@settings(max_examples=15, deadline=None)
-def test_a_row_in_any_batch_is_the_row_alone(
-    score: str, kind: str, lengths: list[int], padding: int, seed: int
-) -> None:
-    torch.manual_seed(seed)
-    model = build(**{**KINDS[kind], "score": score})
-    width = max(lengths) + padding
-    source = torch.randint(0, SOURCE_VOCAB, (len(lengths), width))
-    target_in = torch.randint(0, VOCAB, (len(lengths), 3))
-    logits = model(source, torch.tensor(lengths), target_in)
-    weights = model.align(source, torch.tensor(lengths), target_in)
-    for row, length in enumerate(lengths):
-        one = (source[row : row + 1, :length], None, target_in[row : row + 1])
-        assert_close(model(*one)[0], logits[row], **FLOAT64)
-        assert_close(model.align(*one)[0], weights[row, :, :length], **FLOAT64)
-        assert (weights[row, :, length:] == 0).all()
 
 
 def weights_by_hand(
@@ -522,27 +495,6 @@ def test_decoders_run_in_half_precision(kind: str) -> None:
     logits = model(source, lengths, target_in)
     assert logits.dtype == torch.bfloat16
     assert_close(logits.double(), model.double()(source, lengths, target_in), rtol=0.1, atol=0.1)
-
-
-def test_decoders_look_through_the_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    from attn_course.nn import attention, local_window
-
-    calls = []
-
-    def counted(plain: Any) -> Any:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            calls.append(args)
-            return plain(*args, **kwargs)
-
-        return call
-
-    for module, name in ((attention, "attention"), (local_window, "local_window_attention")):
-        monkeypatch.setattr(module, name, counted(getattr(module, name)))
-    source, lengths, target_in = batch()
-    for kind in KINDS:
-        calls.clear()
-        build(**KINDS[kind])(source, lengths, target_in)
-        assert len(calls) == (1 if "unfed" in kind else L), kind
 
 
 def test_names_and_numbers_in_place_of_modules_are_refused_at_construction() -> None:

@@ -7,7 +7,6 @@ import warnings
 import pytest
 import torch
 
-from attn_course.probes import outcome as outcome_module
 from attn_course.probes import student
 from attn_course.probes.catalogue import Call
 from attn_course.probes.compare import difference
@@ -107,30 +106,6 @@ def test_silence_ends_where_it_began(monkeypatch):
     assert list(warnings.filters) == filters
     with pytest.warns(UserWarning, match="after"):
         warnings.warn("after", stacklevel=1)
-
-
-def test_a_failure_is_written_once(monkeypatch):
-    """Wrapping its lines costs more than most tests."""
-    from attn_course.probes import failure
-
-    written = []
-    text = failure.Report.text
-    monkeypatch.setattr(failure.Report, "text", lambda self: written.append(1) or text(self))
-    raised = failure.ProbeFailure(failure.Report("f", "it is wrong", probe="f(x)"))
-    assert str(raised) == str(raised) == text(raised.report)
-    assert raised._render_traceback_() == str(raised).splitlines()
-    assert len(written) == 1
-
-
-def test_a_difference_is_not_described_where_nobody_reads_it(monkeypatch):
-    described = []
-    text = lambda self: described.append(1) or "x"  # noqa: E731
-    monkeypatch.setattr(outcome_module.Outcome, "error_text", text)
-    broken = outcome_module.Outcome(error=KeyError("gone"))
-    fine = outcome_module.Outcome(value=ROW)
-    assert outcome_module.judge(broken, fine, brief=True) is not None
-    assert not described
-    assert outcome_module.judge(broken, fine).text == "x"
 
 
 NESTS = {
