@@ -240,6 +240,22 @@ def gradient_reaches(*wrt: int | str) -> Property:
     return Property(f"a gradient reaches argument {names}", check)
 
 
+def _starts(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
+    started = student.starts_kernel(function, *args, **kwargs)
+    return None if started else "the call starts no Triton kernel"
+
+
+starts_a_kernel = Property("a Triton kernel is started", _starts)
+
+
+def _is_int(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
+    result = function(*args, **kwargs)
+    return None if type(result) is int else f"expected a plain int, got {kind_of(result)}"
+
+
+returns_an_int = Property("the result is a plain int", _is_int)
+
+
 def memory_below(limit: int, judged: Callable[[Any], str | None] | None = None) -> Property:
     """One call holds at most ``limit`` bytes beyond its inputs at any time.
 

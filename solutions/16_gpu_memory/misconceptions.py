@@ -43,21 +43,19 @@ copy.fault(
     "the last block is left out",
     """The last entries stay 0: you start as many programs as whole blocks fit. A block that is not
     full needs a program too; its mask takes care of the rest.""",
-    fails=("ragged",),
+    but=("by_hand",),
     programs=lambda size, block: size // block,
 )
 copy.fault(
     "one program only",
     """Only the first block is copied. Look at the grid, which says how many programs run, and at
     what tells one program from another: it has to enter the places.""",
-    fails=("by_hand", "ragged"),
     programs=lambda size, block: 1,
 )
 copy.fault(
     "blocks overlap",
     """Your programs start at entry 0, 1, 2 and so on, so that their blocks overlap and the end is
     never reached. By how much does the start move from one program to the next?""",
-    fails=("by_hand", "ragged"),
     places=lambda program, block: program + torch.arange(block),
 )
 copy.fault(
@@ -76,8 +74,14 @@ copy.fault(
     "only even programs",
     """Every other block is missing: the start of a block moves by two blocks from one program to the
     next. Compare with the example of the text.""",
-    fails=("by_hand", "ragged"),
     places=lambda program, block: 2 * program * block + torch.arange(block),
+)
+copy.fault(
+    "no kernel is started",
+    """The numbers are right, but no program of yours has moved them: your function returns its input
+    or lets torch copy it. Start your kernel on a grid, and return what it has written.""",
+    lambda x, block_size: x.clone(),
+    fails=("kernel",),
 )
 
 # --- row_softmax ---------------------------------------------------------------------------------
