@@ -240,20 +240,18 @@ def gradient_reaches(*wrt: int | str) -> Property:
     return Property(f"a gradient reaches argument {names}", check)
 
 
-def _starts(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
+@_named("a Triton kernel is started")
+def starts_a_kernel(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
+    """One call starts a kernel of Triton, interpreted or compiled."""
     started = student.starts_kernel(function, *args, **kwargs)
     return None if started else "the call starts no Triton kernel"
 
 
-starts_a_kernel = Property("a Triton kernel is started", _starts)
-
-
-def _is_int(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
+@_named("the result is a plain int")
+def returns_an_int(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
+    """The result is Python's own whole number, and no tensor or array that holds one."""
     result = function(*args, **kwargs)
     return None if type(result) is int else f"expected a plain int, got {kind_of(result)}"
-
-
-returns_an_int = Property("the result is a plain int", _is_int)
 
 
 def memory_below(limit: int, judged: Callable[[Any], str | None] | None = None) -> Property:

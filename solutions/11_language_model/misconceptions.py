@@ -339,6 +339,8 @@ sample.fault(
     repeats itself soon; every word should come as often as its probability says.""",
     walk=lambda parts, u: int(parts.argmax()),
 )
+
+
 @sample("a tensor in place of an int", fails=("by_hand",))
 def in_a_tensor(logits, uniform, temperature=1.0, k=None):
     """The id is right, but it is still in a tensor. The contract asks for a plain `int`, which can

@@ -247,7 +247,9 @@ vectors += 0.2 * torch.randn(24, 4, generator=draw)
 buckets = hash_buckets(vectors, torch.randn(8, 4, 4, generator=draw))  # 8 rounds, 8 buckets
 together = (buckets[:, :, None] == buckets[:, None]).float()
 query = key = vectors.exp()
-weights, memory, total = linear_attention(query, key, torch.eye(24), torch.zeros(4, 24), torch.zeros(4))
+weights, memory, total = linear_attention(
+    query, key, torch.eye(24), torch.zeros(4, 24), torch.zeros(4)
+)
 figure, axes = plt.subplots(1, 3, figsize=(11, 4), layout="constrained")
 shown = {
     "one round: same bucket": together[0],
