@@ -74,6 +74,7 @@ _OPERATORS: tuple[tuple[type, type, str], ...] = (
     (ast.FloorDiv, ast.Mod, "quotient and remainder exchanged"),
     (ast.FloorDiv, ast.Div, "a quotient is not rounded"),
     (ast.Mod, ast.FloorDiv, "quotient and remainder exchanged"),
+    (ast.MatMult, ast.Mult, "element by element in place of a matrix product"),
     (ast.BitAnd, ast.BitOr, "or in place of and"),
     (ast.BitOr, ast.BitAnd, "and in place of or"),
 )
@@ -109,6 +110,7 @@ _TOO_MUCH = (
     ("_ / 2", "half of {}"),
     ("_.square()", "the square of {}"),
     ("-_", "the negative of {}"),
+    ("1 - _", "1 minus {}"),
     ("_ + 1", "{} plus 1"),
     ("_ - 1", "{} minus 1"),
     ("0 * _", "0 in place of {}"),
@@ -235,6 +237,8 @@ def _of_call(node: Any) -> Iterator[Edit]:
             ast.Call(ast.Attribute(only, "to", ast.Load()), [kind], []),
             "only the largest counts in place of a softmax",
         )
+    if name == "log" and args and isinstance(args[0], ast.Constant):
+        yield _same(node, args=[ast.Constant(10)]), _BASE
     if name in ("tril", "triu") and len(args) < 2:
         for step in (-1, 1):
             yield _same(node, args=[*args, ast.Constant(step)]), "off by one at the diagonal"
@@ -335,6 +339,12 @@ def _of_other(node: Any) -> Iterator[Edit]:
         if node.lower is not None and node.upper is not None:
             length = ast.BinOp(node.upper, ast.Sub(), node.lower)
             yield _same(node, lower=None, upper=length), "a slice begins at 0"
+    elif isinstance(node, ast.Break):
+        yield ast.Pass(), "the loop goes on in place of ending"
+    elif isinstance(node, ast.List) and 1 < len(node.elts) <= 4:
+        for place in range(len(node.elts)):
+            rest = [*node.elts[:place], *node.elts[place + 1 :]]
+            yield _same(node, elts=rest), "an element is missing"
     elif isinstance(node, ast.Continue):
         yield ast.Break(), "the loop ends in place of going on"
     elif isinstance(node, ast.AugAssign):
@@ -413,7 +423,7 @@ def _edits(node: Any, groups: list[list[str]]) -> Iterator[Edit]:
     else:
         sized = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute)
         if sized and node.value.attr == "shape":
-            for name, axis in itertools.product(groups[0][:6], (-1, -2)):
+            for name, axis in itertools.product(groups[0][:4], (-1, -2, -3)):
                 shape = _same(node.value, value=ast.Name(name, ast.Load()))
                 yield _same(node, value=shape, slice=ast.Constant(axis)), "another size"
         yield from _of_other(node)

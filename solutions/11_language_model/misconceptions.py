@@ -44,6 +44,14 @@ TESTS = ("by_hand", "values", "padding", "large")
 bits = WrongAnswers("bits_per_character", tests=TESTS, right=cost)
 
 
+bits.fault(
+    "shifted although they are aligned",
+    """You compare row `i` of the logits with target `i + 1`. Here they are aligned already, so your
+    model is asked for the character after next.""",
+    align=lambda logits, targets: (logits[:, :-1], targets[:, 1:]),
+)
+
+
 @witnesses(of="bits_per_character")
 def bits_calls(draw):
     for rows, length, words in ((1, 4, 4), (2, 5, 7), (3, 3, 3)):
@@ -338,6 +346,15 @@ sample.fault(
     """You take the likeliest word and never look at the random number. A model that does so
     repeats itself soon; every word should come as often as its probability says.""",
     walk=lambda parts, u: int(parts.argmax()),
+)
+
+
+sample.fault(
+    "the k smallest are kept",
+    """You keep the words with the smallest logits: the least likely ones. Look at the order of your
+    sort, or at `largest` of `topk`.""",
+    fails=("top_k",),
+    limit=lambda logits, k: logits.masked_fill((-topmost(-logits, k)).isinf(), -torch.inf),
 )
 
 
