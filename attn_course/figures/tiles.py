@@ -100,8 +100,8 @@ def compiled_kernels(record: Mapping[str, Any], *, warps: Mapping[str, int], sha
         fig,
         alt="Forward and backward kernels at 64, 128 and 256 dimensions. Ours spill nothing. "
         "FlexAttention spills 56 bytes forward at 64 and 248 and 6,696 backward at 128 and 256; "
-        "the tutorial 112, 3,868 and 22,316 backward. At 256 the tutorial's backward kernel needs more "
-        "shared memory than there is.",
+        "the tutorial 112, 3,868 and 22,316 backward. At 256 the tutorial's backward kernel needs "
+        "more shared memory than there is.",
         caption="Compiled for Hopper, forward and backward at three numbers of dimensions. Filled: "
         "8 warps fit at once; hollow: 4, or none. Line: the shared memory of a multiprocessor. "
         f"{versions}; compiled {record['parts']['package float16']['date'][:10]}.",

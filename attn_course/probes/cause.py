@@ -6,6 +6,7 @@ change; at last what the failing call shows by itself. Nothing is told that is n
 says that it is one.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,6 +28,7 @@ from attn_course.probes.student import GradientMissing
 from attn_course.probes.values import size
 
 _VARIED = 2  # different wrong arrays that a small change must explain
+_SINGLE = 3  # or different wrong numbers, where an answer is one number
 _MOST_WORK = 60_000  # small changes, times the effort that an answer takes
 NOT_SEARCHED = ("raises", "judges", "memory", "costly")
 
@@ -143,21 +145,33 @@ def _slip(suspect: Suspect, bench: Bench, first: Sequence[Case]) -> list[Misconc
         bench.slips = _agreeing(made[:most], seen)
         for right in rights[:2] if not bench.slips else ():
             bench.slips += _agreeing(list(slips(suspect.name, right, more=True)[:most]), seen)
-    if not bench.slips or len(_varied([*(bench.cases or ()), *first])) < _VARIED:
+    arrays, single = _varied([*(bench.cases or ()), *first])
+    if not bench.slips or (len(arrays) < _VARIED and len(single) < _SINGLE):
         return []
-    found = _agreeing(bench.slips, first)
+    failing, right = suspect.failing, suspect.right
+    found = [  # a right answer may be as near as the learner's, where little is wrong
+        slip
+        for slip in _agreeing(bench.slips, first)
+        if right is None or judge(run(slip.function, failing.call), right, brief=True)
+    ]
     # names and indices that hold the same numbers can be exchanged: the least that can be said
     least = ("` in place of `", "a number is off by one")
+    if any("a sign is wrong" in slip.name for slip in found):  # turns the axes of a difference too
+        found = [slip for slip in found if not re.search(r"ax[ei]s|index|transposed", slip.name)]
     found.sort(key=lambda slip: any(words in slip.name for words in least))
     kinds = {slip.name.partition(" (")[0]: slip for slip in reversed(found)}
     return sorted(kinds.values(), key=found.index)[:2]
 
 
-def _varied(cases: Sequence[Case]) -> set[bytes]:
-    """The wrong arrays that hold different finite numbers: a constant may be given by much else."""
+def _varied(cases: Sequence[Case]) -> tuple[set[bytes], set[bytes]]:
+    """The wrong arrays that hold different finite numbers, and the wrong single numbers.
+
+    A constant array may be given by much else.
+    """
     arrays = [a for case in cases if case.wrong and case.usable for a in _wrong_arrays(case)]
     finite = [a[np.isfinite(a)] for a in arrays]
-    return {a.tobytes() for a in finite if a.size and np.ptp(a)}
+    several = {a.tobytes() for a in finite if a.size and np.ptp(a)}
+    return several, {a.tobytes() for a in finite if a.size == 1}
 
 
 def _wrong_arrays(case: Case) -> Numbers:

@@ -20,7 +20,7 @@ from attn_course.probes import relations
 from attn_course.probes.catalogue import Call, Misconception
 from attn_course.probes.evidence import Bench, Case, numbers, spoilt
 from attn_course.probes.outcome import known
-from attn_course.probes.relations import Change, Numbers, Relation, alike, close, generic
+from attn_course.probes.relations import SIGN, Change, Numbers, Relation, alike, close, generic
 from attn_course.probes.student import Gradient
 from attn_course.probes.values import size
 
@@ -340,6 +340,8 @@ class Search:
         alone = found.why.alone
         if found.full and alone and len(found.why.catalogued) > 1 and self._answers() >= ENOUGH:
             return found  # as for a single one: the same on everything tried, whole numbers or not
+        if found.full and found.parts == [SIGN] and self._answers() >= ENOUGH:
+            return found  # nothing else turns whole numbers round on everything tried
         # The same few numbers on every call may be a constant, whatever else gives them too.
         several = [a for index in found.explained for a in self.cases[index].got or ()]
         if _generic_count(several) < ENOUGH:

@@ -35,6 +35,13 @@ _DTYPE = (
 _LACKS = (
     "In that line, convert the tensor to another dtype first, such as float, and the result back."
 )
+_FLOAT = (
+    "The number is right and its type is not: `/`, `float` and most functions of NumPy and torch "
+    "give a float where the text asks for a whole number."
+)
+_ENDLESS = (
+    "Your result holds itself, as a list does that is appended to itself. Look at what you append."
+)
 _HALF = (
     "Your numbers are right to about three digits, and the code uses a format of 16 bits. Keep the "
     "dtype of the inputs."
@@ -75,6 +82,11 @@ def facets(suspect: Suspect, *, named: bool) -> Iterator[Facet]:
         yield told("the dtype is not kept", _DTYPE)
     if named:
         return
+    if isinstance(error, RecursionError) and "contains itself" in str(error):
+        yield told("the result contains itself", _ENDLESS)
+    value, whole = suspect.failing.outcome.value, None if right is None else right.value
+    if type(value) is float and type(whole) is int and value == whole:
+        yield told("a float in place of a whole number", _FLOAT)
     if isinstance(error, GradientMissing):
         name = _without_gradient(suspect)
         if name == "cut off from its inputs":

@@ -13,7 +13,7 @@ from attn_course.probes.catalogue import Call
 from attn_course.probes.compare import Difference, difference
 from attn_course.probes.memo import remembered
 from attn_course.probes.student import Gradient, GradientMissing, quiet
-from attn_course.probes.values import changed, copy, detach, freeze, show
+from attn_course.probes.values import changed, copy, detach, freeze, leaves, show
 
 _ALREADY_QUIET = contextlib.nullcontext()  # where there are stubs the grader sees to it
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
@@ -105,14 +105,17 @@ def run(
     if around is not None:
         bound = around(bound)
     _remote_mutated(function)  # forget what earlier calls did
+    value = None
     try:
         with _ALREADY_QUIET if apart else quiet():
             value = bound(*args, **kwargs)
+            frozen = detach(value) if apart else freeze(value)
     except KeyboardInterrupt:
         raise
     except (Exception, SystemExit) as error:
+        if isinstance(error, RecursionError) and _contains_itself(value):
+            error = RecursionError("the result contains itself, or is nested too deeply")
         return Outcome(error=error, mutated=_mutated(function, call, args, kwargs))
-    frozen = detach(value) if apart else freeze(value)
     return Outcome(value=frozen, mutated=_mutated(function, call, args, kwargs))
 
 
@@ -166,9 +169,20 @@ def write_call(name: str, call: Call) -> str:
 
 
 def _mutated(function: object, call: Call, args: Any, kwargs: Any) -> bool:
-    if args is not call.args and (changed(call.args, args) or changed(call.kwargs, kwargs)):
+    try:
+        if args is not call.args and (changed(call.args, args) or changed(call.kwargs, kwargs)):
+            return True
+    except RecursionError:  # a list of the caller contains itself now
         return True
     return _remote_mutated(function)
+
+
+def _contains_itself(value: Any) -> bool:
+    """Whether a result has no end: Python follows it as deep as it follows anything."""
+    try:
+        return sum(1 for _ in leaves(value)) < 0
+    except RecursionError:
+        return True
 
 
 def _is_stub(function: object) -> bool:

@@ -240,6 +240,20 @@ def gradient_reaches(*wrt: int | str) -> Property:
     return Property(f"a gradient reaches argument {names}", check)
 
 
+@_named("a Triton kernel is started")
+def starts_a_kernel(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
+    """One call starts a kernel of Triton, interpreted or compiled."""
+    started = student.starts_kernel(function, *args, **kwargs)
+    return None if started else "the call starts no Triton kernel"
+
+
+@_named("the result is a plain int")
+def returns_an_int(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
+    """The result is Python's own whole number, and no tensor or array that holds one."""
+    result = function(*args, **kwargs)
+    return None if type(result) is int else f"expected a plain int, got {kind_of(result)}"
+
+
 def memory_below(limit: int, judged: Callable[[Any], str | None] | None = None) -> Property:
     """One call holds at most ``limit`` bytes beyond its inputs at any time.
 

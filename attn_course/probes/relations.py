@@ -276,6 +276,7 @@ RELATIONS = (
     *_relations(),
     VAGUE,
 )
+SIGN = next(relation for relation in RELATIONS if relation.name == "the sign is wrong")
 
 Row = tuple[Any, str, str, Callable[[Any], Any]]
 # A key, a name, how the input would have to differ, and the change; {} is the argument.

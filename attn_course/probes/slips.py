@@ -72,7 +72,9 @@ _OPERATORS: tuple[tuple[type, type, str], ...] = (
     (ast.Add, ast.Mult, "multiplied in place of added"),
     (ast.Mult, ast.Add, "added in place of multiplied"),
     (ast.FloorDiv, ast.Mod, "quotient and remainder exchanged"),
+    (ast.FloorDiv, ast.Div, "a quotient is not rounded"),
     (ast.Mod, ast.FloorDiv, "quotient and remainder exchanged"),
+    (ast.MatMult, ast.Mult, "element by element in place of a matrix product"),
     (ast.BitAnd, ast.BitOr, "or in place of and"),
     (ast.BitOr, ast.BitAnd, "and in place of or"),
 )
@@ -108,6 +110,7 @@ _TOO_MUCH = (
     ("_ / 2", "half of {}"),
     ("_.square()", "the square of {}"),
     ("-_", "the negative of {}"),
+    ("1 - _", "1 minus {}"),
     ("_ + 1", "{} plus 1"),
     ("_ - 1", "{} minus 1"),
     ("0 * _", "0 in place of {}"),
@@ -144,6 +147,7 @@ def _of_operation(node: ast.BinOp) -> Iterator[Edit]:
                 ("another power"),
             )
         return
+    yield from _without_brackets(node)
     missing = _MISSING.get(kind, "a factor is missing")
     if kind in (ast.BitAnd, ast.BitOr):
         missing = "a condition is missing"
@@ -167,6 +171,20 @@ def _of_operation(node: ast.BinOp) -> Iterator[Edit]:
     if kind is ast.FloorDiv:
         negative = _same(node, left=ast.UnaryOp(ast.USub(), left))
         yield ast.UnaryOp(ast.USub(), negative), "rounded up in place of down"
+
+
+def _without_brackets(node: ast.BinOp) -> Iterator[Edit]:
+    """A product or quotient with a sum, or one by a product, that is read from the left."""
+    left, right, told = node.left, node.right, "brackets are missing"
+    if not isinstance(node.op, ast.Mult | ast.Div):
+        return
+    if isinstance(left, ast.BinOp) and isinstance(left.op, ast.Add | ast.Sub):
+        yield _same(left, right=_same(node, left=left.right)), told
+    if isinstance(right, ast.BinOp) and isinstance(right.op, ast.Add | ast.Sub):
+        yield _same(right, left=_same(node, right=right.left)), told
+    by_product = isinstance(right, ast.BinOp) and isinstance(right.op, ast.Mult)
+    if by_product and isinstance(node.op, ast.Div):
+        yield ast.BinOp(_same(node, right=right.left), ast.Mult(), right.right), told
 
 
 def _of_call(node: Any) -> Iterator[Edit]:
@@ -210,6 +228,17 @@ def _of_call(node: Any) -> Iterator[Edit]:
         few: dict[str, Any] = {"args": [], "keywords": []} if bare else {}
         new = _same(function, **{"attr" if attribute else "id": other})
         yield _same(node, func=new, **few), told
+    if name == "softmax" and method:
+        top = _same(node, func=_same(function, attr="amax"))
+        top.keywords = [*node.keywords, ast.keyword("keepdim", ast.Constant(True))]
+        only = ast.Compare(function.value, [ast.Eq()], [top])
+        kind = ast.Attribute(function.value, "dtype", ast.Load())
+        yield (
+            ast.Call(ast.Attribute(only, "to", ast.Load()), [kind], []),
+            "only the largest counts in place of a softmax",
+        )
+    if name == "log" and args and isinstance(args[0], ast.Constant):
+        yield _same(node, args=[ast.Constant(10)]), _BASE
     if name in ("tril", "triu") and len(args) < 2:
         for step in (-1, 1):
             yield _same(node, args=[*args, ast.Constant(step)]), "off by one at the diagonal"
@@ -283,11 +312,15 @@ def _of_other(node: Any) -> Iterator[Edit]:
             for step in (-1, 1):
                 moved = ast.BinOp(node.left, ast.Add(), ast.Constant(step))
                 yield _same(node, left=moved), "off by one at the edge of a condition"
+        for other in (ast.Lt, ast.Gt) if kind in (ast.Eq, ast.NotEq) else ():
+            yield _same(node, ops=[other()]), "larger or smaller in place of equal or not"
         if kind in _COMPLEMENT:
             yield _same(node, ops=[_COMPLEMENT[kind]()]), "a condition is turned round"
     elif isinstance(node, ast.Constant) and type(node.value) is int:
         for step in (1, -1):
             yield ast.Constant(node.value + step), "a number is off by one"
+        if node.value > 0:
+            yield ast.UnaryOp(ast.USub(), ast.Constant(node.value)), "a sign is wrong"
     elif isinstance(node, ast.Constant) and type(node.value) is float:
         for factor in (-1, 0.1, 10, 0.5, 2, 0):
             yield ast.Constant(node.value * factor), "another constant"
@@ -306,6 +339,12 @@ def _of_other(node: Any) -> Iterator[Edit]:
         if node.lower is not None and node.upper is not None:
             length = ast.BinOp(node.upper, ast.Sub(), node.lower)
             yield _same(node, lower=None, upper=length), "a slice begins at 0"
+    elif isinstance(node, ast.Break):
+        yield ast.Pass(), "the loop goes on in place of ending"
+    elif isinstance(node, ast.List) and 1 < len(node.elts) <= 4:
+        for place in range(len(node.elts)):
+            rest = [*node.elts[:place], *node.elts[place + 1 :]]
+            yield _same(node, elts=rest), "an element is missing"
     elif isinstance(node, ast.Continue):
         yield ast.Break(), "the loop ends in place of going on"
     elif isinstance(node, ast.AugAssign):
@@ -382,6 +421,11 @@ def _edits(node: Any, groups: list[list[str]]) -> Iterator[Edit]:
                     if other != node.id:
                         yield ast.Name(other, ast.Load()), f"`{other}` in place of `{node.id}`"
     else:
+        sized = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute)
+        if sized and node.value.attr == "shape":
+            for name, axis in itertools.product(groups[0][:4], (-1, -2, -3)):
+                shape = _same(node.value, value=ast.Name(name, ast.Load()))
+                yield _same(node, value=shape, slice=ast.Constant(axis)), "another size"
         yield from _of_other(node)
 
 
@@ -396,8 +440,9 @@ class _Filled(ast.NodeTransformer):
 def _too_much(node: ast.AST, groups: list[list[str]]) -> Iterator[Edit]:
     """Something is done to a value that a right answer does not do."""
     if isinstance(node, ast.Return) and node.value:
-        for name, operator in itertools.product(groups[0], (ast.Add(), ast.Mult())):
-            told = f"`{name}` is {'added' if isinstance(operator, ast.Add) else 'a factor'}"
+        extra = ((ast.Add(), "added"), (ast.Mult(), "a factor"), (ast.Div(), "a divisor"))
+        for name, (operator, words) in itertools.product(groups[0], extra):
+            told = f"`{name}` is {words}"
             yield ast.Return(ast.BinOp(node.value, operator, ast.Name(name, ast.Load()))), told
     if isinstance(node, ast.Name):
         known = isinstance(node.ctx, ast.Load) and any(node.id in group for group in groups)

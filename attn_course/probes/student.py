@@ -7,6 +7,7 @@ type of the stub has a method ``__attn_remote__(operation, args, kwargs, options
 here passes its work to that method, and the other side calls ``perform``.
 """
 
+import contextlib
 import inspect
 import io
 import random
@@ -17,6 +18,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -123,6 +125,11 @@ def traces(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any
     return result, bool(switched), bool(left)
 
 
+def starts_kernel(function: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
+    """Whether one call of the learner's ``function`` starts a Triton kernel."""
+    return bool(_dispatch("starts", function, args, kwargs, {}))
+
+
 def accepts_tolerantly(function: Callable[..., Any], *args: Any) -> bool:
     """Whether the learner's ``function`` says True when equality leaves room for rounding.
 
@@ -191,8 +198,10 @@ def perform(
         return _launch(function, args, kwargs, options)
     if operation == "traces":
         return _traces(function, args, kwargs)
+    if operation == "starts":
+        return _starts(function, args, kwargs)
     raise ValueError(
-        f"operation: expected grad, seed, source, measure, traces, tolerant or launch, "
+        f"operation: expected grad, seed, source, measure, traces, tolerant, launch or starts, "
         f"got {operation!r}"
     )
 
@@ -336,6 +345,26 @@ def _launch(
     places, named = list(copy(args)), copy(kwargs)
     kernel[tuple(options["grid"])](*places, **named)
     return [places[w] if isinstance(w, int) else named[w] for w in options["writes"]]
+
+
+def _starts(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    started: list[bool] = []
+    with contextlib.ExitStack() as stack:
+        # of a kernel that is interpreted, and of one that is compiled
+        for place, kind, method in (
+            ("triton.runtime.interpreter", "GridExecutor", "__call__"),
+            ("triton.runtime.jit", "JITFunction", "run"),
+        ):
+            if (found := getattr(sys.modules.get(place), kind, None)) is not None:
+                start = getattr(found, method)
+
+                def noted(*a: Any, _start: Any = start, **k: Any) -> Any:
+                    started.append(True)
+                    return _start(*a, **k)
+
+                stack.enter_context(mock.patch.object(found, method, noted))
+        function(*copy(args), **copy(kwargs))
+    return bool(started)
 
 
 def _source(function: Callable[..., Any]) -> str:

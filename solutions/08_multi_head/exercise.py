@@ -87,6 +87,8 @@ probe.equals(
     2,
 )
 ### BEGIN HIDDEN TESTS
+texts = probe.normal(2, 4, 6), probe.normal(2, 4, 6), probe.normal(2, 4, 6)  # alike in shape
+probe.equals(*texts, *(probe.normal(6, 6) for _ in range(4)), 3)
 widths = [(15, 4), (15, 7), (9, 2), (4, 9)]
 probe.equals(
     *(probe.normal(2, 5, 4), probe.normal(2, 7, 7), probe.normal(2, 7, 2)),
@@ -221,15 +223,16 @@ probe.everywhere()
 import matplotlib.pyplot as plt
 
 turned = apply_rope(torch.ones(64, 8), torch.arange(64.0))
-figure, (left, right) = plt.subplots(1, 2)
+figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 left.plot(turned[-1] @ turned.T / 8**0.5, label="RoPE")
 left.plot(alibi_bias(2, 64, 64)[0, -1], label="ALiBi, head 0")
-left.set_xlabel("position of the key")
+left.set(title="score of the last query", xlabel="position of the key", ylabel="score or bias")
 left.legend()
 x = torch.eye(8)[None]
 w_q, w_k = torch.randn(2, 8, 8, generator=torch.Generator().manual_seed(0)) * 2
 one = multi_head_attention(x, x, x, w_q, w_k, torch.eye(8), torch.eye(8), 1)
 right.imshow(one[0])
+right.set(title="weights of one head", xlabel="key", ylabel="query")
 plt.show()
 
 # %% [markdown]

@@ -247,6 +247,12 @@ heads.fault(
     read=lambda q, k, v: (q, q, q),
 )
 heads.fault(
+    "keys made from the query",
+    "You make the keys from `query`. Which text does each projection read?",
+    but=("self", "mask"),
+    read=lambda q, k, v: (q, q, v),
+)
+heads.fault(
     "values made from the keys",
     "You make the values from `key`. Which text does each projection read?",
     but=("self", "mask"),

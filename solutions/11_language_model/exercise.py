@@ -14,7 +14,7 @@ import math
 import numpy as np
 import torch
 
-from attn_course.probes import from_numpy, load_oracles
+from attn_course.probes import from_numpy, load_oracles, properties
 
 oracles, probes = load_oracles("11_language_model")
 
@@ -128,6 +128,7 @@ shares = torch.tensor([0.1, 0.6, 0.3]).log()
 probe.gives(0, shares, 0.05)
 probe.gives(1, shares, 0.5)
 probe.gives(2, shares, 0.95)
+probe.holds(properties.returns_an_int, shares, 0.5)
 ### BEGIN HIDDEN TESTS
 for place in range(10):
     probe.equals(torch.tensor([0.3, -1.0, 1.2, 0.1, 1.4]), place / 10 + 0.03)
@@ -213,9 +214,11 @@ probe.equals(probe.normal(1, 2, 3, 4), probe.normal(1, 2, 3, 4), probe.normal(1,
 # %% [markdown]
 # ## Look
 #
-# Your sampler writes a text, letter by letter, from nothing but the counts of pairs of letters. Change the temperature, or the text.
+# Your sampler writes a text, letter by letter, from nothing but the counts of pairs of letters. The bars show what a temperature does to one draw. Change the temperature, or the text.
 
 # %% attn_course={"look": true}
+import matplotlib.pyplot as plt
+
 text = "attention is a weighted mean of values, and the weights are a softmax of the scores. "
 letters = sorted(set(text))
 ids = torch.tensor([letters.index(letter) for letter in text])
@@ -225,9 +228,19 @@ logits = (counts / counts.sum(-1, keepdim=True)).log()
 print("bits per character:", float(bits_per_character(logits[ids[:-1]], ids[1:])))
 draw, token, written = torch.Generator().manual_seed(0), int(ids[0]), []
 for _ in range(80):
-    token = int(sample_next(logits[token], float(torch.rand((), generator=draw)), 0.8))
+    token = sample_next(logits[token], float(torch.rand((), generator=draw)), 0.8)
     written.append(letters[token])
 print("".join(written))
+heats = (0.5, 1.0, 2.0)
+figure, ax = plt.subplots(layout="constrained")
+for number, heat in enumerate(heats):
+    drawn = [sample_next(logits[ids[0]], place / 200, heat) for place in range(200)]
+    shares = torch.bincount(torch.tensor(drawn), minlength=len(letters)) / 200
+    ax.bar(torch.arange(len(letters)) + 0.3 * number, shares, width=0.3, label=f"{heat}")
+ax.set(title="what follows the letter a", xlabel="next letter", ylabel="share of 200 draws")
+ax.set_xticks(range(len(letters)), letters)
+ax.legend(title="temperature")
+plt.show()
 
 # %% [markdown]
 # # More

@@ -44,6 +44,14 @@ TESTS = ("by_hand", "values", "padding", "large")
 bits = WrongAnswers("bits_per_character", tests=TESTS, right=cost)
 
 
+bits.fault(
+    "shifted although they are aligned",
+    """You compare row `i` of the logits with target `i + 1`. Here they are aligned already, so your
+    model is asked for the character after next.""",
+    align=lambda logits, targets: (logits[:, :-1], targets[:, 1:]),
+)
+
+
 @witnesses(of="bits_per_character")
 def bits_calls(draw):
     for rows, length, words in ((1, 4, 4), (2, 5, 7), (3, 3, 3)):
@@ -339,6 +347,24 @@ sample.fault(
     repeats itself soon; every word should come as often as its probability says.""",
     walk=lambda parts, u: int(parts.argmax()),
 )
+
+
+sample.fault(
+    "the k smallest are kept",
+    """You keep the words with the smallest logits: the least likely ones. Look at the order of your
+    sort, or at `largest` of `topk`.""",
+    fails=("top_k",),
+    limit=lambda logits, k: logits.masked_fill((-topmost(-logits, k)).isinf(), -torch.inf),
+)
+
+
+@sample("a tensor in place of an int", fails=("by_hand",))
+def in_a_tensor(logits, uniform, temperature=1.0, k=None):
+    """The id is right, but it is still in a tensor. The contract asks for a plain `int`, which can
+    be looked up in a list or a dict."""
+    return torch.tensor(drawing(logits, uniform, temperature, k))
+
+
 sample.fault(
     "the place in the sorted order",
     """You sort the words by probability, walk through them, and return the place in that order. It

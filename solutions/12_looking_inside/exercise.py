@@ -204,9 +204,15 @@ before[0, 0] = 1.0
 copies = torch.eye(6)
 copies[3:] = torch.eye(6)[[1, 2, 3]]
 weights = torch.stack([before, copies])
-print("induction scores:", induction_score(weights, tokens))
-plt.imshow(attention_rollout(weights[:, None, None])[0])
-plt.xlabel("token")
+scores = induction_score(weights, tokens).tolist()
+figure, axes = plt.subplots(1, 3, figsize=(11, 4), layout="constrained")
+shown = [*weights, attention_rollout(weights[:, None, None])[0]]
+titles = [f"head {i}, induction score {score:.2f}" for i, score in enumerate(scores)]
+for ax, one, title in zip(axes, shown, [*titles, "rollout"], strict=True):
+    ax.imshow(one, vmin=0, vmax=1)
+    ax.set(title=title, xlabel="key", ylabel="query")
+    ax.set_xticks(range(6), tokens.tolist())
+    ax.set_yticks(range(6), tokens.tolist())
 plt.show()
 
 # %% [markdown]

@@ -246,12 +246,20 @@ vectors = torch.randn(8, 4, generator=draw).repeat_interleave(3, 0)
 vectors += 0.2 * torch.randn(24, 4, generator=draw)
 buckets = hash_buckets(vectors, torch.randn(8, 4, 4, generator=draw))  # 8 rounds, 8 buckets
 together = (buckets[:, :, None] == buckets[:, None]).float()
-figure, axes = plt.subplots(1, 2)
-axes[0].imshow(together[0])
-axes[1].imshow(together.mean(0))
-plt.show()
 query = key = vectors.exp()
-_, memory, total = linear_attention(query, key, torch.eye(24), torch.zeros(4, 24), torch.zeros(4))
+weights, memory, total = linear_attention(
+    query, key, torch.eye(24), torch.zeros(4, 24), torch.zeros(4)
+)
+figure, axes = plt.subplots(1, 3, figsize=(11, 4), layout="constrained")
+shown = {
+    "one round: same bucket": together[0],
+    "share of 8 rounds": together.mean(0),
+    "weights of linear attention": weights,
+}
+for ax, (title, one) in zip(axes, shown.items(), strict=True):
+    ax.imshow(one)
+    ax.set(title=title, xlabel="key", ylabel="query")
+plt.show()
 print("linear attention remembers 24 vectors in", memory.numel() + total.numel(), "numbers")
 
 # %% [markdown]

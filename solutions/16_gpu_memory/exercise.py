@@ -18,7 +18,7 @@ os.environ["TRITON_INTERPRET"] = "1"  # before the first import of Triton
 
 import torch
 
-from attn_course.probes import load_oracles, student
+from attn_course.probes import load_oracles, properties, student
 
 oracles, probes = load_oracles("16_gpu_memory")
 
@@ -87,9 +87,10 @@ for size, block in ((1, 8), (13, 2), (31, 16), (17, 1)):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "blocked_copy-kernel", "grade": true, "points": 2}
-# The kernel by itself, with one program too many: what lies behind entry 7 belongs to another array.
+# Your function starts the kernel; and the kernel by itself, with one program too many: what lies behind entry 7 belongs to another array.
 probe = probes(blocked_copy=blocked_copy)
 probe.gives(torch.tensor([3.0, 1.0]), torch.tensor([3.0, 1.0]), 2)
+probe.holds(properties.starts_a_kernel, torch.arange(1.0, 11.0), 4)
 written = student.launch(
     copy_kernel, (3,), torch.arange(12.0), torch.full((12,), -1.0), 7, BLOCK=4, writes=1
 ).tolist()
@@ -241,13 +242,25 @@ probe.equals(2.0 * 4096**3, 6.0 * 4096**2, 312e12, 1555e9)
 # %% [markdown]
 # ## Look
 #
-# Your kernels on shapes that fit no block, and why tiles pay: the bytes of a product of two matrices of 1024 by 1024 in half precision.
+# Your kernels on shapes that fit no block, and why tiles pay: the best rate of an H100 for a product of two matrices of 1024 by 1024 in half precision, by the size of the tile.
 
 # %% attn_course={"look": true}
-print(blocked_copy(torch.arange(7.0), 4))
-print(row_softmax(torch.tensor([[0.0, 1.0, 2.0], [5.0, 5.0, 5.0]])))
-for tile in (1, 16, 64, 256):
-    print(f"tiles of {tile}: {matmul_bytes(1024, 1024, 1024, 2, tile, tile) / 1e6:,.1f} MB")
+import matplotlib.pyplot as plt
+
+scores = torch.linspace(-3, 3, 11) * torch.tensor([[0.0], [1.0], [2.0]])
+tiles = [1, 4, 16, 64, 256]
+moved = [matmul_bytes(1024, 1024, 1024, 2, tile, tile) for tile in tiles]
+rates = [roofline(2 * 1024**3, nbytes, 989e12, 3.35e12) for nbytes in moved]
+figure, axes = plt.subplots(1, 3, figsize=(11, 4), layout="constrained")
+axes[0].plot(blocked_copy(torch.arange(11.0), 4), "o")
+axes[0].set(title="your copy of 0 to 10", xlabel="entry", ylabel="number")
+axes[1].imshow(row_softmax(scores), vmin=0)
+axes[1].set(title="your softmax, row by row", xlabel="entry", ylabel="row")
+axes[2].loglog([2 * 1024**3 / nbytes for nbytes in moved], rates, "o-")
+for tile, nbytes, rate in zip(tiles, moved, rates, strict=True):
+    axes[2].annotate(f"tile {tile}", (2 * 1024**3 / nbytes, rate))
+axes[2].set(title="roofline", xlabel="operations per byte", ylabel="operations per second")
+plt.show()
 
 # %% [markdown]
 # # More

@@ -43,21 +43,19 @@ copy.fault(
     "the last block is left out",
     """The last entries stay 0: you start as many programs as whole blocks fit. A block that is not
     full needs a program too; its mask takes care of the rest.""",
-    fails=("ragged",),
+    but=("by_hand",),
     programs=lambda size, block: size // block,
 )
 copy.fault(
     "one program only",
     """Only the first block is copied. Look at the grid, which says how many programs run, and at
     what tells one program from another: it has to enter the places.""",
-    fails=("by_hand", "ragged"),
     programs=lambda size, block: 1,
 )
 copy.fault(
     "blocks overlap",
     """Your programs start at entry 0, 1, 2 and so on, so that their blocks overlap and the end is
     never reached. By how much does the start move from one program to the next?""",
-    fails=("by_hand", "ragged"),
     places=lambda program, block: program + torch.arange(block),
 )
 copy.fault(
@@ -76,8 +74,22 @@ copy.fault(
     "only even programs",
     """Every other block is missing: the start of a block moves by two blocks from one program to the
     next. Compare with the example of the text.""",
-    fails=("by_hand", "ragged"),
     places=lambda program, block: 2 * program * block + torch.arange(block),
+)
+copy.fault(
+    "every block is written to the first",
+    """Your programs read their own blocks and all write to the same places. The start of the block has
+    to enter the address that you store to as well.""",
+    lambda x, block_size: torch.cat(
+        [x[len(x) - 1 - (len(x) - 1) % block_size :], torch.zeros_like(x)]
+    )[: len(x)],
+)
+copy.fault(
+    "no kernel is started",
+    """The numbers are right, but no program of yours has moved them: your function returns its input
+    or lets torch copy it. Start your kernel on a grid, and return what it has written.""",
+    lambda x, block_size: x.clone(),
+    fails=("kernel",),
 )
 
 # --- row_softmax ---------------------------------------------------------------------------------
@@ -128,6 +140,13 @@ soft.fault(
     the sum. What must a lane hold so that it changes neither?""",
     fails=("ragged",),
     fill=0.0,
+)
+soft.fault(
+    "every row is written to the first",
+    """Your programs read their own rows and all write to the first one. The start of the row has to
+    enter the address that you store to as well.""",
+    but=("kernel",),
+    rows=lambda weights: torch.cat([weights[-1:], torch.zeros_like(weights[1:])]),
 )
 soft.fault(
     "no maximum subtracted",
@@ -181,7 +200,15 @@ def added(total, part):
 
 
 def multiplied(
-    a, b, *, strips=lambda K: up(K, B), add=added, down=up, across=up, place=lambda i, j: (i, j)
+    a,
+    b,
+    *,
+    strips=lambda K: up(K, B),
+    add=added,
+    down=up,
+    across=up,
+    place=lambda i, j: (i, j),
+    reads=lambda k: k,
 ):
     (M, K), N = a.shape, b.shape[1]
     c = a.new_zeros(M, N)
@@ -190,7 +217,7 @@ def multiplied(
             m, n = (slice(B * x, B * x + B) for x in place(i, j))
             total = a.new_zeros(c[m, n].shape)
             for k in range(strips(K)):
-                strip = slice(B * k, B * k + B)
+                strip = slice(B * reads(k), B * reads(k) + B)
                 total = add(total, a[m, strip] @ b[strip, n])
             c[m, n] = total
     return c
@@ -220,6 +247,13 @@ product.fault(
     where is the loop?""",
     fails=("whole", "ragged"),
     strips=lambda K: 1,
+)
+product.fault(
+    "the first strip again and again",
+    """Every turn of the loop reads the same strip along K. The start of the strip has to enter both
+    addresses.""",
+    fails=("whole", "ragged"),
+    reads=lambda k: 0,
 )
 product.fault(
     "the sum is overwritten",

@@ -10,7 +10,7 @@ import torch
 from attn_course.probes import student
 from attn_course.probes.catalogue import Call
 from attn_course.probes.compare import difference
-from attn_course.probes.outcome import quiet, run
+from attn_course.probes.outcome import judge, quiet, run
 from attn_course.probes.values import detach, leaves, short
 
 ROW = torch.tensor([1.0, 2.0, 3.0])
@@ -150,3 +150,21 @@ def test_the_end_of_a_long_value_is_not_written_out():
     found = difference(dict.fromkeys(range(100000), 1), {"a": 1})
     assert len(found.text) < 1000
     assert found.text.startswith("missing keys ['a'], unexpected keys [0, 1, 2,")
+
+
+def endless(x):
+    result = [x]
+    result.append(result)
+    return result
+
+
+def holds_itself(given):
+    given.append(given)
+    return ROW
+
+
+def test_a_list_without_an_end_is_a_failure_like_any_other():
+    found = run(endless, Call((ROW,)))
+    assert "contains itself" in found.error_text()
+    assert judge(found, run(lambda x: [x], Call((ROW,)))).kind == "error"
+    assert run(holds_itself, Call(([ROW],))).mutated

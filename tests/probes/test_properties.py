@@ -1,5 +1,8 @@
 """Every named property holds for a function that has it and is broken by one that lacks it."""
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -51,7 +54,22 @@ CASES = [
     (p.gradient_reaches(0), softmax, lambda x: 0 * x, (X,), "zero everywhere"),
     (p.gradient_reaches(0), softmax, lambda x: (x - x).sqrt(), (X,), "NaN or infinite"),
     (p.memory_below(2**16), softmax, lambda x: x.expand(2**15, 2, 3).clone()[0], (X,), "MiB"),
+    (p.returns_an_int, lambda x: 3, lambda x: torch.tensor(3), (X,), "got a torch.Tensor"),
+    (p.starts_a_kernel, lambda x: Started()(x), torch.sin, (X,), "no Triton kernel"),
 ]  # fmt: skip
+
+
+class Started:
+    """As what Triton's interpreter calls to start a kernel."""
+
+    def __call__(self, x):
+        return x
+
+
+@pytest.fixture(autouse=True)
+def interpreter(monkeypatch):
+    place = SimpleNamespace(GridExecutor=Started)
+    monkeypatch.setitem(sys.modules, "triton.runtime.interpreter", place)
 
 
 @pytest.mark.parametrize(("claim", "has", "lacks", "args", "word"), CASES)

@@ -83,3 +83,52 @@ def test_slips_differ_leave_the_right_answer_alone_and_never_run_for_ever():
     assert torch.equal(attend(*inputs), before)
     assert slips("counted", counted) == ()
     assert slips("softmax", torch.softmax) == ()
+
+
+def rate(work, moved, speed, *, divisor=lambda moved: moved * 3 + 1):
+    return min(speed, work / divisor(moved))
+
+
+def steps(start, end):
+    return -(start[:, None] - end)
+
+
+rates = WrongAnswers("rate", tests=("values",), right=rate)
+rates.fault("nothing is moved", "The divisor is left out.", divisor=lambda moved: 1)
+tables = WrongAnswers("steps", tests=("values",), right=steps)
+
+
+@witnesses(of="rate")
+def rate_calls(draw):
+    for work, moved, speed in ((7.0, 2.0, 50.0), (5.0, 3.0, 40.0), (8.0, 0.5, 30.0), (9.0, 1, 1)):
+        yield call(work, moved, speed)
+
+
+@witnesses(of="steps")
+def step_calls(draw):
+    for size in (3, 4, 5):
+        yield call(torch.arange(size), torch.arange(size))
+
+
+def named(members, name, answer, right, install):
+    install(*members)
+    with pytest.raises(ProbeFailure) as caught:
+        Probe("99_test", name, answer, oracle=right, seed=3).everywhere()
+    return caught.value.misconception
+
+
+@pytest.mark.parametrize(("answer", "name"), [
+    (lambda work, moved, speed: min(speed, work / moved * 3 + 1), None),  # two changes
+    (lambda work, moved, speed: min(speed, work / (moved * 3 - 1)), "plus and minus exchanged"),
+    (lambda work, moved, speed: min(speed, work / moved * 3), None),
+    (lambda work, moved, speed: max(speed, work / (moved * 3 + 1)), "the largest in place of"),
+    (lambda work, moved, speed: 2.5, None),
+])  # fmt: skip
+def test_a_single_number_has_small_changes_too(answer, name, install):
+    found = named((rates, rate_calls), "rate", answer, rate, install)
+    assert found is None if name is None else name in (found or "")
+
+
+def test_a_dropped_minus_of_whole_numbers_is_a_sign_and_no_axis(install):
+    found = named((tables, step_calls), "steps", lambda a, b: a[:, None] - b, steps, install)
+    assert "sign is wrong" in (found or "")

@@ -1,6 +1,8 @@
 """The helpers do here what they say, and hand a stub's work to the stub."""
 
+import sys
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +11,8 @@ from refusals import refused
 
 from attn_course import reference
 from attn_course.probes import from_numpy, student
+
+ROW = torch.ones(3)
 
 
 def test_gradient_equals_autograd_by_hand():
@@ -220,6 +224,17 @@ def test_launch_returns_what_a_kernel_wrote_and_leaves_the_inputs_alone():
     one, other = student.launch(Doubling(), [3], source=x, out=out, **options)
     assert (one.tolist(), other.tolist()) == ([3.0, 6.0, 9.0], [0.0, 0.0, 0.0])
     assert (x.tolist(), out.tolist()) == ([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
+
+
+def test_a_kernel_that_starts_is_seen_and_one_that_does_not_is_not(monkeypatch):
+    class GridExecutor:
+        def __call__(self, x):
+            return x
+
+    place = SimpleNamespace(GridExecutor=GridExecutor)
+    monkeypatch.setitem(sys.modules, "triton.runtime.interpreter", place)
+    assert student.starts_kernel(lambda x: GridExecutor()(x), ROW)
+    assert not student.starts_kernel(lambda x: x, ROW)
 
 
 def test_a_helper_keeps_warnings_from_stderr_where_nbgrader_would_count_them(recwarn):
