@@ -390,6 +390,8 @@ def _instead(args: list[Any], i: int, j: int) -> None:
 
 
 def _exchangeable(one: Any, other: Any) -> bool:
+    if type(one) is type(other) and type(one) in (int, float):
+        return True
     both = isinstance(one, Tensor) and isinstance(other, Tensor)
     return both and one.dtype == other.dtype and 0 < one.dim() == other.dim()
 

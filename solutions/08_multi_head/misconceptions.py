@@ -216,7 +216,7 @@ heads.fault(
 heads.fault(
     "weights transposed before mixing",
     "You transpose the weights. Their rows belong to the queries.",
-    fails=("self", "mask"),
+    fails=("self", "cross", "mask"),
     mix=lambda w, v: w.mT @ v if w.shape[-1] == w.shape[-2] else w @ v,
 )
 in_wide_heads(
