@@ -148,11 +148,11 @@ def _slip(suspect: Suspect, bench: Bench, first: Sequence[Case]) -> list[Misconc
     arrays, single = _varied([*(bench.cases or ()), *first])
     if not bench.slips or (len(arrays) < _VARIED and len(single) < _SINGLE):
         return []
-    failing, right = suspect.failing, suspect.right
+    failing, wanted = suspect.failing, suspect.right
     found = [  # a right answer may be as near as the learner's, where little is wrong
         slip
         for slip in _agreeing(bench.slips, first)
-        if right is None or judge(run(slip.function, failing.call), right, brief=True)
+        if wanted is None or judge(run(slip.function, failing.call), wanted, brief=True)
     ]
     # names and indices that hold the same numbers can be exchanged: the least that can be said
     least = ("` in place of `", "a number is off by one")

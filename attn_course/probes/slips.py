@@ -182,8 +182,9 @@ def _without_brackets(node: ast.BinOp) -> Iterator[Edit]:
         yield _same(left, right=_same(node, left=left.right)), told
     if isinstance(right, ast.BinOp) and isinstance(right.op, ast.Add | ast.Sub):
         yield _same(right, left=_same(node, right=right.left)), told
-    by_product = isinstance(right, ast.BinOp) and isinstance(right.op, ast.Mult)
-    if by_product and isinstance(node.op, ast.Div):
+    if not isinstance(right, ast.BinOp) or not isinstance(right.op, ast.Mult):
+        return
+    if isinstance(node.op, ast.Div):
         yield ast.BinOp(_same(node, right=right.left), ast.Mult(), right.right), told
 
 
