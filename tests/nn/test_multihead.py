@@ -8,7 +8,7 @@ from typing import Any
 import layers
 import pytest
 import torch
-from layers import POSITIONS
+from layers import POSITIONS, drawn, leaf
 from mutation import REJECTED, rejects_changes
 from refusals import refused
 from tolerances import FLOAT64
@@ -26,10 +26,6 @@ B, L, S, H, E, DK, DV = 2, 7, 11, 3, 5, 13, 17
 D = H * E
 
 
-def leaf(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
-
-
 def gradients(output: Tensor, leaves: list[Tensor]) -> list[Tensor]:
     generator = torch.Generator().manual_seed(5)
     weight = torch.randn(output.shape, generator=generator, dtype=output.dtype)
@@ -37,10 +33,7 @@ def gradients(output: Tensor, leaves: list[Tensor]) -> list[Tensor]:
 
 
 def theirs(**options: Any) -> nn.MultiheadAttention:
-    module = nn.MultiheadAttention(D, H, batch_first=True, dtype=torch.float64, **options)
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.3)  # torch's biases begin at 0, and would hide
-    return module
+    return drawn(nn.MultiheadAttention(D, H, batch_first=True, **options))
 
 
 def packed(module: nn.MultiheadAttention, mine: MultiHeadAttention) -> list[tuple[Tensor, Any]]:
@@ -305,9 +298,6 @@ def test_a_low_rank_value_projection_is_the_product_of_its_factors() -> None:
     refused(r"value_projection\(value\): expected size 15", wrong, torch.randn(B, L, D))
 
 
-X = torch.zeros(2, 7, 15)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -336,7 +326,7 @@ X = torch.zeros(2, 7, 15)
 )
 def test_what_does_not_fit_is_refused_by_name(arguments: dict[str, Any], message: str) -> None:
     module = MultiHeadAttention(embed_dim=15, num_heads=3)
-    refused(message, module, X, **arguments)
+    refused(message, module, torch.zeros(2, 7, 15), **arguments)
 
 
 def test_the_signature_is_kept_and_a_module_can_be_copied() -> None:
@@ -382,13 +372,8 @@ def test_what_is_printed_has_heads_grouped_heads_base_and_lengths() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("sizes", "message"),
-    [
-        ({"embed_dim": 16, "num_heads": 3}, "embed_dim: expected a multiple of num_heads"),
-        ({"embed_dim": 16, "num_heads": 4, "num_kv_heads": 3}, "num_kv_heads: expected a divisor"),
-        ({"embed_dim": 16, "num_heads": 0}, "num_heads: expected at least 1"),
-    ],
-)
-def test_sizes_that_do_not_divide_are_refused(sizes: dict[str, int], message: str) -> None:
-    refused(message, MultiHeadAttention, **sizes)
+def test_sizes_that_do_not_divide_are_refused() -> None:
+    make = partial(MultiHeadAttention, embed_dim=16)
+    refused("embed_dim: expected a multiple of num_heads", make, num_heads=3)
+    refused("num_kv_heads: expected a divisor", make, num_heads=4, num_kv_heads=3)
+    refused("num_heads: expected at least 1", make, num_heads=0)
