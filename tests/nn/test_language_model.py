@@ -150,7 +150,6 @@ def test_tied_output_is_the_table_and_untied_is_its_own() -> None:
     tied, untied = small(), small(tied=False)
     ids = text()
     assert_close(tied(ids), tied.hidden(ids) @ tied.embedding.tokens.weight.T, **FLOAT64)
-    assert untied.output_projection is not None
     want = untied.hidden(ids) @ untied.output_projection.weight.T
     assert_close(untied(ids), want, **FLOAT64)
     assert count(untied) - count(tied) == V * D
@@ -235,7 +234,6 @@ def test_an_encoder_looks_both_ways_and_ends_in_its_head_and_pooler() -> None:
     changed[:, -1] = (changed[:, -1] + 1) % V
     assert bool(((model.hidden(changed) - hidden).abs().amax(-1) > 1e-12).all())
     assert_close(model(ids), head(hidden), **FLOAT64)
-    assert model.pooler is not None
     projection = model.pooler.projection
     want = torch.tanh(hidden[:, 0] @ projection.weight.T + projection.bias)
     assert_close(model.pooler(hidden), want, **FLOAT64)

@@ -267,33 +267,31 @@ def test_dropout_is_for_training_only_and_goes_to_the_function() -> None:
     assert seen == [0.3, 0.0]
 
 
-def test_without_value_projection_the_features_are_dealt_to_the_heads() -> None:
-    module = MultiHeadAttention(embed_dim=D, num_heads=H, value_projection=None).double()
+def check_values(module: MultiHeadAttention, weight: Tensor, bias: Tensor) -> None:
+    """The module is one whose values come from this weight and bias."""
     full = MultiHeadAttention(embed_dim=D, num_heads=H).double()
-    assert not any(name.startswith("value") for name, _ in module.named_parameters())
-    full.load_state_dict(module.state_dict(), strict=False)
-    with torch.no_grad():
-        full.value_projection.weight.copy_(torch.eye(D))
-        full.value_projection.bias.zero_()
+    state = {n: p for n, p in module.state_dict().items() if not n.startswith("value")}
+    values = {"value_projection.weight": weight, "value_projection.bias": bias}
+    full.load_state_dict(state | values)
     x = leaf(B, L, D)
     assert_close(module(x), full(x), **FLOAT64)
-    with pytest.raises(ValueError, match=r"vdim: expected .* = 15 without a value projection"):
-        MultiHeadAttention(embed_dim=16, num_heads=H, head_dim=E, value_projection=None)
+
+
+def test_without_value_projection_the_features_are_dealt_to_the_heads() -> None:
+    module = MultiHeadAttention(embed_dim=D, num_heads=H, value_projection=None).double()
+    assert not any(name.startswith("value") for name, _ in module.named_parameters())
+    check_values(module, torch.eye(D), torch.zeros(D))
+    sizes = {"embed_dim": 16, "num_heads": H, "head_dim": E, "value_projection": None}
+    message = r"vdim: expected .* = 15 without a value projection"
+    refused(message, MultiHeadAttention, **sizes)
 
 
 def test_a_low_rank_value_projection_is_the_product_of_its_factors() -> None:
     low = LowRankLinear(in_features=D, out_features=D, rank=2)
     assert sum(p.numel() for p in low.parameters()) == 2 * (D + D) + D
     module = MultiHeadAttention(embed_dim=D, num_heads=H, value_projection=low).double()
-    full = MultiHeadAttention(embed_dim=D, num_heads=H).double()
-    state = {n: p for n, p in module.state_dict().items() if not n.startswith("value")}
-    full.load_state_dict(state, strict=False)
     nn.init.normal_(low.up.bias)
-    with torch.no_grad():
-        full.value_projection.weight.copy_(low.up.weight @ low.down.weight)
-        full.value_projection.bias.copy_(low.up.bias)
-    x = leaf(B, L, D)
-    assert_close(module(x), full(x), **FLOAT64)
+    check_values(module, low.up.weight @ low.down.weight, low.up.bias)
     wrong = MultiHeadAttention(embed_dim=D, num_heads=H, value_projection=nn.Linear(D, 7))
     refused(r"value_projection\(value\): expected size 15", wrong, torch.randn(B, L, D))
 
@@ -353,11 +351,11 @@ def test_fake_tensors_pass_and_nested_ones_are_refused_by_name() -> None:
         for length in (5, 1):
             output = module(torch.empty(2, length, 12), is_causal=True, cache=cache)
             assert output.shape == (2, length, 12)
+    module = MultiHeadAttention(embed_dim=15, num_heads=3)
     rows = [torch.zeros(3, 15), torch.zeros(5, 15)]
     for layout in (torch.jagged, torch.strided):
         nested = torch.nested.nested_tensor(rows, layout=layout)
-        with pytest.raises(ValueError, match=r"query: expected a padded tensor .* nested"):
-            MultiHeadAttention(embed_dim=15, num_heads=3)(nested)
+        refused(r"query: expected a padded tensor .* nested", module, nested)
 
 
 def test_what_is_printed_has_heads_grouped_heads_base_and_lengths() -> None:

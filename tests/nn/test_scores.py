@@ -1,5 +1,7 @@
 """Score modules: the functions with parameters, in one part or in two."""
 
+import inspect
+
 import pytest
 import torch
 from layers import leaf
@@ -24,20 +26,10 @@ def build(name: str, score: type[nn.Module] | None = None) -> tuple[nn.Module, i
     if score is None:
         return make_score(name, **sizes).double(), ek
     like, _ = build(name)
-    made = score(**{n: sizes[n] for n in NEEDS[name]})
+    needs = inspect.signature(SCORES[name]).parameters
+    made = score(**{n: size for n, size in sizes.items() if n in needs})
     made.load_state_dict(like.state_dict())
     return made.double(), ek
-
-
-NEEDS = {
-    "dot": (),
-    "scaled_dot": (),
-    "general": ("query_size", "key_size"),
-    "additive": ("query_size", "key_size", "hidden_size"),
-    "concat": ("query_size", "key_size", "hidden_size"),
-    "location": ("query_size", "max_length"),
-    "cosine": (),
-}
 
 
 def by_function(name: str, module: nn.Module, query: Tensor, key: Tensor) -> Tensor:

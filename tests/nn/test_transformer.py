@@ -94,7 +94,6 @@ def test_logits_can_have_scale_bias_and_weights_of_their_own() -> None:
     embedding = model.source_embedding
     parts |= {"source_embedding": embedding, "target_embedding": embedding}
     other = ours.Transformer(logits_scale=0.25, logits_bias=True, **parts)
-    assert other.logits_bias is not None
     bias = torch.randn(V, dtype=torch.float64)
     other.logits_bias.data = bias
     want = model(source, decoder_input_ids=target)
@@ -168,7 +167,6 @@ def test_token_embedding_adds_what_it_is_given() -> None:
         vocab_size=V, embed_dim=D, num_token_types=3, norm=nn.LayerNorm(D), scale=2.0
     )
     ids, types = torch.randint(V, (2, 5)), torch.randint(3, (2, 5))
-    assert embedding.token_types is not None
     want = 2 * embedding.tokens.weight[ids] + embedding.token_types.weight[types]
     assert_close(embedding(ids, token_types=types), nn.functional.layer_norm(want, (D,)))
     first = 2 * embedding.tokens.weight[ids] + embedding.token_types.weight[0]
