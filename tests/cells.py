@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
+from sets import misconceptions
+
 from attn_course.probes.catalogue import Misconception, Variant
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -21,7 +23,8 @@ UNREGISTERED = """class WrongAnswers:
         return lambda function: function
 
     def fault(self, name, message, function=None, *, fails=None, but=(), **steps):
-        self.faults[self.of, name] = function or self.right, steps
+        same = self.faults.setdefault((self.of, name), [])
+        same.append((function or self.right, steps))
 
     def __getattr__(self, family):
         return self"""
@@ -67,10 +70,17 @@ def as_cell(slug: str, one: Misconception | Variant) -> str:
         last = (
             "def made(right, steps):\n"
             "    return lambda *args, **kwargs: right(*args, **steps, **kwargs)\n"
-            f"{one.of} = made(*WrongAnswers.faults[{one.of!r}, {one.name!r}])"
+            f"{one.of} = made(*WrongAnswers.faults[{one.of!r}, {one.name!r}]"
+            f"[{_number(slug, one)}])"
         )
     tree.body = _needed(tree.body, ast.parse(last), one.name if "faults" in last else "")
     return f"{UNREGISTERED}\n\n{ast.unparse(tree)}\n\n{last}\n"
+
+
+def _number(slug: str, one: Misconception) -> int:
+    """Which of the faults of one name it is: a loop may make several."""
+    same = [m for m in misconceptions(slug) if (m.of, m.name) == (one.of, one.name)]
+    return same.index(one)
 
 
 def _needed(body: list[ast.stmt], last: ast.AST, fault: str) -> list[ast.stmt]:

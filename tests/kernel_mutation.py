@@ -1,10 +1,19 @@
-"""A kernel module with one line changed, as a module of its own with operators of its own."""
+"""Tests of kernels: their device, and a kernel module with one line changed, as its own module."""
 
+import contextlib
 import importlib.util
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import pytest
+
+pytest.importorskip("triton", reason="no Triton here: kernels need Linux on x86-64")
+
+DEVICE = "cuda" if os.environ["TRITON_INTERPRET"] == "0" else "cpu"
 
 
 def mutated(folder: Path, module: str, old: str, new: str) -> ModuleType:
@@ -24,3 +33,21 @@ def mutated(folder: Path, module: str, old: str, new: str) -> ModuleType:
     sys.modules[name] = loaded
     made.loader.exec_module(loaded)
     return loaded
+
+
+def accepts_ours_alone(
+    oracle: Callable[..., object], faults: dict[str, tuple[str, str]], module: str, *names: str
+) -> Any:
+    """A test that the oracle accepts these functions, and none with an ``(old, new)`` in them."""
+
+    @pytest.mark.filterwarnings("ignore::RuntimeWarning")
+    @pytest.mark.parametrize("fault", [None, *faults])
+    def test(fault: str | None, tmp_path: Path) -> None:
+        from attn_course import kernels
+
+        made = kernels if fault is None else mutated(tmp_path, module, *faults[fault])
+        wrong = pytest.raises(AssertionError) if fault else contextlib.nullcontext()
+        with wrong:
+            oracle(*(getattr(made, name) for name in names))
+
+    return test

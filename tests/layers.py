@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from attn_course import nn as ours
 
@@ -17,10 +18,18 @@ POSITIONS: dict[str, Callable[[], Any]] = {
 }
 
 
-def attention(position: str, embed_dim: int, **options: Any) -> ours.MultiHeadAttention:
-    """Six heads over three of keys, in float64, with weights and biases that all matter."""
-    sizes = {"embed_dim": embed_dim, "num_heads": 6, "num_kv_heads": 3, "head_dim": 4}
-    module = ours.MultiHeadAttention(**sizes, position=POSITIONS[position](), **options)
+def leaf(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+
+def drawn(module: Any, std: float = 0.3) -> Any:
+    """The module in float64, with weights and biases that all matter: many begin at 0 or 1."""
     for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.3)
+        nn.init.normal_(parameter, std=std)
     return module.double()
+
+
+def attention(position: str, embed_dim: int, **options: Any) -> ours.MultiHeadAttention:
+    """Six heads over three of keys."""
+    sizes = {"embed_dim": embed_dim, "num_heads": 6, "num_kv_heads": 3, "head_dim": 4}
+    return drawn(ours.MultiHeadAttention(**sizes, position=POSITIONS[position](), **options))

@@ -42,12 +42,13 @@ class _Oracle:
 by_numpy = _Oracle()
 
 
-def same_gradients(got: Tensor, want: Tensor, leaves: Any, **tolerance: float) -> None:
+def same_gradients(
+    got: Tensor, want: Tensor, leaves: Any, *, unused: bool = False, **tolerance: float
+) -> None:
     """Both outputs give the leaves the same gradients, from one random direction."""
+    options = {"retain_graph": True, "materialize_grads": unused}
     push = torch.randn_like(want)
-    found, wanted = (
-        torch.autograd.grad(output, leaves, push, retain_graph=True) for output in (got, want)
-    )
+    found, wanted = (torch.autograd.grad(out, leaves, push, **options) for out in (got, want))
     assert_close(found, wanted, **tolerance)
 
 

@@ -181,7 +181,9 @@ def test_page_is_whole_quiet_light_and_accessible(chromium, site, address, name)
         assert visit.failed == [], "requests that failed"
         assert visit.errors == [], "errors in the console"
         if name.startswith("chapters/"):
-            assert any("KaTeX" in file for file in visit.files), "formulas load their fonts"
+            formulas = page.locator(".katex").count() > 0
+            loaded = any("KaTeX" in file for file in visit.files)
+            assert loaded == formulas, "pages with formulas load their fonts, and no others"
             assert not any("fontawesome" in file for file in visit.files)
             assert weight(site, visit.files) <= LIMIT
 

@@ -2,18 +2,18 @@
 
 import re
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from mutation import mutant
+from mutation import rejects_changes
 from refusals import refused
 
 from attn_course.data import BABI_TASKS, PAD, UNK, Vocabulary, babi_batch, read_babi
 from attn_course.data.babi import BABI_VOCABULARY
 from attn_course.data.stories import Story, encode_stories
 
-MODULE = "attn_course.data.babi"
 FACTS = {"one_supporting_fact": 1, "two_supporting_facts": 2, "three_supporting_facts": 3}
 GO = re.compile(r"(\w+) (?:moved|went|journeyed|travelled) to the (\w+)")
 TAKE = re.compile(r"(\w+) (?:took|got|grabbed|picked up) the (\w+) there")
@@ -114,7 +114,8 @@ def test_answers_and_support_agree_with_a_simulator_that_reads_the_words(name: s
     check_task(name, BABI_TASKS[name])
 
 
-@pytest.mark.parametrize(("name", "old", "new"), [
+test_the_simulator_rejects_a_changed_line = rejects_changes(
+    {name: partial(check_task, name) for name in BABI_TASKS}, "attn_course.data.babi",
     ("one_supporting_fact", 'past["place"][-1][person]', 'past["place"][0][person]'),
     ("two_supporting_facts", "-1 if held else touched", "-1"),
     ("two_supporting_facts", "-1 if held else touched", "touched"),
@@ -124,20 +125,8 @@ def test_answers_and_support_agree_with_a_simulator_that_reads_the_words(name: s
     ("yes_no", 'yield words, "yes" if', 'yield words, "no" if'),
     ("counting", '["holder"][-1].count', '["holder"][-2].count'),
     ("counting", "actor == person and kind != MOVE", "actor == person"),
-])  # fmt: skip
-def test_the_simulator_rejects_a_changed_line(name: str, old: str, new: str) -> None:
-    with pytest.raises((AssertionError, IndexError)):
-        check_task(name, mutant(MODULE, name, old, new))
-
-
-@pytest.mark.parametrize("name", BABI_TASKS)
-def test_a_task_is_a_function_of_its_generator_alone(name: str) -> None:
-    before = torch.get_rng_state()
-    first = BABI_TASKS[name](20, generator(1))
-    assert torch.equal(torch.get_rng_state(), before)
-    assert BABI_TASKS[name](20, generator(1)) == first
-    assert BABI_TASKS[name](20, generator(2)) != first
-    assert BABI_TASKS[name](0, generator(1)) == []
+    error=(AssertionError, IndexError),
+)  # fmt: skip
 
 
 def test_lengths_are_equally_frequent_though_few_short_stories_can_be_asked() -> None:
@@ -194,6 +183,7 @@ def test_batch_by_hand() -> None:
 def test_every_word_is_in_the_vocabulary(name: str) -> None:
     batch = babi_batch(200, generator(), task=name)
     stories = BABI_TASKS[name](200, generator())
+    assert BABI_TASKS[name](0, generator()) == []
     for ids in (batch.story, batch.question, batch.answer):
         assert not (ids == UNK).any()
     row = [BABI_VOCABULARY.decode(ids) for ids in batch.story[7]]
@@ -261,6 +251,8 @@ def test_generated_stories_survive_the_original_format(tmp_path: Any) -> None:
     ("1 Mary moved.\n2 Where?\ta\t1\n3 Where?\ta\t2\n", 3, "an earlier sentence, got '2'"),
     ("1 Mary moved.\n2 Where is Mary?\ta\tone\n", 2, "an earlier sentence, got 'one'"),
     ("1 Where is Mary?\ta\t1\n", 1, "expected a sentence before the question"),
+    ("9" * 5000 + " Mary moved.\n", 1, "expected a line number"),
+    ("1 Mary moved.\n2 Where is Mary?\thome\t" + "9" * 5000 + "\n", 2, "expected the number"),
 ])  # fmt: skip
 def test_malformed_lines_are_refused_with_their_number(tmp_path, text, line, complaint):
     path = tmp_path / "qa.txt"
@@ -283,13 +275,3 @@ def test_support_may_be_missing(tmp_path: Any) -> None:
     path = tmp_path / "qa.txt"
     path.write_text("1 Mary moved to the office.\n2 Where is Mary?\toffice\n")
     assert read_babi(path)[0].support == ()
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["9" * 5000 + " Mary moved.\n", "1 Mary moved.\n2 Where is Mary?\thome\t" + "9" * 5000 + "\n"],
-)
-def test_a_number_of_thousands_of_digits_is_refused_with_its_line(line: str, tmp_path: Any) -> None:
-    path = tmp_path / "qa.txt"
-    path.write_text(line, encoding="utf-8")
-    refused(r"qa.txt:[12]: expected (a line|the) number", read_babi, path)

@@ -58,16 +58,6 @@ def test_a_mosaic_keeps_the_order_of_the_tiles() -> None:
     refused("tiles: expected a square number of tiles, got 7", mosaic, tiles[:, :7])
 
 
-def test_scenes_depend_on_the_generator_alone() -> None:
-    digits = load_digits("train")
-    first = digit_scenes(digits, 3, torch.Generator().manual_seed(2))
-    torch.manual_seed(77)
-    second = digit_scenes(digits, 3, torch.Generator().manual_seed(2))
-    assert torch.equal(first.tiles, second.tiles)
-    other = digit_scenes(digits, 3, torch.Generator().manual_seed(3))
-    assert not torch.equal(other.tiles, first.tiles)
-
-
 def test_a_missing_scikit_learn_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 

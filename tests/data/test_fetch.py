@@ -105,17 +105,23 @@ def remote(url: str) -> RemoteFile:
     return RemoteFile(path="set/file.bin", url=url, size=len(CONTENT), sha256=sha256)
 
 
-def final(cache: Path) -> Path:
-    return cache / "set" / "file.bin"
+def final(cache: Path, content: bytes | None = None, name: str = "file.bin") -> Path:
+    """Where the file ends in this folder, written here if its content is given."""
+    path = cache / "set" / name
+    if content is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return path
 
 
 def partial(cache: Path, content: bytes | None = None) -> Path:
-    """The part that an earlier process has left, written here if its content is given."""
-    path = cache / "set" / "file.bin.partial"
-    if content is not None:
-        path.parent.mkdir(parents=True)
-        path.write_bytes(content)
-    return path
+    """The part that an earlier process has left."""
+    return final(cache, content, "file.bin.partial")
+
+
+def fails(server: "Server | str", message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        fetch(remote(server if isinstance(server, str) else server.url))
 
 
 def leftovers(cache: Path) -> set[str]:
@@ -167,16 +173,13 @@ def test_fetch_begins_again_when_the_server_ignores_the_range(serve, cache, beha
 def test_fetch_gives_up_on_a_server_that_cuts_and_ignores_the_range(serve, cache, shares):
     server = serve("no range cut")
     server.share = cycle(shares).__next__
-    with pytest.raises(DataError, match=r"broke off \(\d+ of 200003 bytes have arrived\)"):
-        fetch(remote(server.url))
+    fails(server, r"broke off \(\d+ of 200003 bytes have arrived\)")
     assert len(server.log) <= 5
     assert not final(cache).exists()
 
 
 def test_fetch_never_keeps_wrong_bytes(serve, cache):
-    server = serve("wrong")
-    with pytest.raises(DataError, match="wrong bytes: expected sha256 "):
-        fetch(remote(server.url))
+    fails(serve("wrong"), "wrong bytes: expected sha256 ")
     assert leftovers(cache) == set()
 
 
@@ -188,8 +191,7 @@ def test_fetch_never_keeps_wrong_bytes(serve, cache):
 ])  # fmt: skip
 def test_fetch_says_why_and_leaves_nothing_behind(serve, cache, behaviour, reason):
     server = serve(behaviour)
-    with pytest.raises(DataError, match=re.escape(reason)):
-        fetch(remote(server.url))
+    fails(server, re.escape(reason))
     assert not final(cache).exists()
     assert not partial(cache).exists() or partial(cache).read_bytes() == b""
     server.behaviour = "good"
@@ -199,8 +201,7 @@ def test_fetch_says_why_and_leaves_nothing_behind(serve, cache, behaviour, reaso
 def test_fetch_keeps_the_part_when_something_else_answers(serve, cache):
     partial(cache, CONTENT[:CUT])
     server = serve("short")
-    with pytest.raises(DataError, match="the server has 26"):
-        fetch(remote(server.url))
+    fails(server, "the server has 26")
     assert partial(cache).read_bytes() == CONTENT[:CUT]
     server.behaviour = "good"
     assert fetch(remote(server.url)).read_bytes() == CONTENT
@@ -227,8 +228,7 @@ def test_fetch_without_network_names_file_address_and_two_ways_out(cache):
 
 
 def test_fetch_replaces_a_damaged_file_in_the_cache(serve, cache):
-    final(cache).parent.mkdir(parents=True)
-    final(cache).write_bytes(CONTENT[:-1])
+    final(cache, CONTENT[:-1])
     assert fetch(remote(serve("good").url)).read_bytes() == CONTENT
 
 
@@ -236,26 +236,23 @@ def test_fetch_prefers_the_named_folder_and_does_not_write_there(
     serve, cache, tmp_path, monkeypatch
 ):
     folder = tmp_path / "named"
-    (folder / "set").mkdir(parents=True)
-    (folder / "set" / "file.bin").write_bytes(CONTENT)
+    own = final(folder, CONTENT)
     monkeypatch.setenv("ATTN_COURSE_DATA", str(folder))
     server = serve("404")
-    assert fetch(remote(server.url)) == folder / "set" / "file.bin"
+    assert fetch(remote(server.url)) == own
     assert server.log == []
 
-    (folder / "set" / "file.bin").unlink()
+    own.unlink()
     server.behaviour = "good"
     assert fetch(remote(server.url)) == final(cache)
     assert list((folder / "set").iterdir()) == []
 
 
 def test_fetch_refuses_another_file_in_the_named_folder(cache, tmp_path, monkeypatch):
-    (tmp_path / "set").mkdir()
-    (tmp_path / "set" / "file.bin").write_bytes(CONTENT[:-1] + b"!")
+    path = final(tmp_path, CONTENT[:-1] + b"!")
     monkeypatch.setenv("ATTN_COURSE_DATA", str(tmp_path))
-    with pytest.raises(DataError, match=r"expected sha256 [0-9a-f]{64} \(200003 bytes\)"):
-        fetch(remote("http://127.0.0.1:1/file.bin"))
-    assert (tmp_path / "set" / "file.bin").read_bytes() == CONTENT[:-1] + b"!"
+    fails("http://127.0.0.1:1/file.bin", r"expected sha256 [0-9a-f]{64} \(200003 bytes\)")
+    assert path.read_bytes() == CONTENT[:-1] + b"!"
 
 
 def test_a_variable_that_names_no_folder_is_refused_before_any_download(
@@ -263,28 +260,23 @@ def test_a_variable_that_names_no_folder_is_refused_before_any_download(
 ):
     monkeypatch.setenv("ATTN_COURSE_DATA", str(tmp_path / "nowhere"))
     server = serve("good")
-    with pytest.raises(DataError, match=r"ATTN_COURSE_DATA: expected a folder, got .*nowhere"):
-        fetch(remote(server.url))
+    fails(server, r"ATTN_COURSE_DATA: expected a folder, got .*nowhere")
     assert server.log == []
 
 
 def test_state_tells_a_whole_file_from_a_damaged_and_a_missing_one(cache):
     file = remote("http://127.0.0.1:1/file.bin")
     assert state(file) == "not yet"
-    final(cache).parent.mkdir(parents=True)
-    for content, expected in [
-        (CONTENT, "here"),
-        (CONTENT[:-1], "damaged"),
-        (CONTENT[:-1] + bytes([CONTENT[-1] ^ 1]), "damaged"),
-    ]:
-        final(cache).write_bytes(content)
-        assert state(file) == expected
+    final(cache, CONTENT)
+    assert state(file) == "here"
+    for content in (CONTENT[:-1], CONTENT[:-1] + bytes([CONTENT[-1] ^ 1])):
+        final(cache, content)
+        assert state(file) == "damaged"
 
 
 def test_fetch_says_when_the_cache_cannot_be_written(serve, cache):
     cache.write_text("a file where the folder should be")
-    with pytest.raises(DataError, match=r"set/file\.bin cannot be stored"):
-        fetch(remote(serve("good").url))
+    fails(serve("good"), r"set/file\.bin cannot be stored")
 
 
 def test_fetch_is_silent(serve, cache, capfd):

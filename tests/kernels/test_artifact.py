@@ -1,6 +1,5 @@
 """Kernels compile for an A100 and an H100 without either, into what they should be."""
 
-import importlib.util
 import json
 import os
 from pathlib import Path
@@ -81,7 +80,6 @@ def test_how_many_warps_a_processor_holds_by_hand(arch, registers, shared, warps
 def test_an_interpreted_process_says_why_it_does_not_compile() -> None:
     if os.environ["TRITON_INTERPRET"] == "0":
         pytest.skip("kernels are compiled in this process")
-    assert importlib.util.find_spec("attn_course.kernels") is not None
     from attn_course.kernels import artifact
 
     refused("TRITON_INTERPRET: expected unset", artifact.catalogue)

@@ -1,6 +1,5 @@
 """Banded products: against the whole product in float64, forward and gradients."""
 
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,17 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from kernel_mutation import mutated
+from kernel_mutation import DEVICE, mutated
 from oracles import agrees_with_float64
 from refusals import refused
 from torch import Tensor
 
-pytest.importorskip("triton", reason="no Triton here: kernels need Linux on x86-64")
-
 from attn_course import kernels, masks
 from attn_course.functional import scaled_dot_product_attention
-
-DEVICE = "cuda" if os.environ["TRITON_INTERPRET"] == "0" else "cpu"
 
 
 def windowed(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:

@@ -1,19 +1,16 @@
 """What the operators of all kernels promise to torch: fake results, gradients, whole graphs."""
 
-import os
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from kernel_mutation import DEVICE
 from torch import Tensor
 from torch.testing import assert_close
 
-pytest.importorskip("triton", reason="no Triton here: kernels need Linux on x86-64")
-
 from attn_course import kernels
 
-DEVICE = "cuda" if os.environ["TRITON_INTERPRET"] == "0" else "cpu"
 pytestmark = pytest.mark.usefixtures("unchecked")
 HEADS, ROWS = (1, 2, 19, 16), (1, 1, 5, 3)
 ONE, PAGES, LENGTHS = (2, 2, 16), (5, 4, 1, 16), torch.tensor([5, 3], device=DEVICE)

@@ -2,10 +2,12 @@
 
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 from mutation import mutant, rejects_changes
+from oracles import same_gradients
 from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor, nn
@@ -43,15 +45,15 @@ def build(
     window: str = "global",
     cell: Any = GRUCell,
     encoder: Any = BidirectionalEncoder,
-    windows: Any = (LocalM, LocalP),
+    model: Any = AttentionEncoderDecoder,
     **kwargs: Any,
 ) -> AttentionEncoderDecoder:
     if window == "local-m":
-        kwargs["window"] = windows[0](half_width=1)
+        kwargs["window"] = LocalM(half_width=1)
     elif window == "local-p":
-        kwargs["window"] = windows[1](half_width=2, query_size=H)
+        kwargs["window"] = LocalP(half_width=2, query_size=H)
     each = H // 2 if encoder is BidirectionalEncoder else H
-    return AttentionEncoderDecoder(
+    return model(
         encoder=encoder(vocab_size=SOURCE_VOCAB, embed_dim=E_SOURCE, hidden_size=each, cell=cell),
         decoder=decoder(
             vocab_size=VOCAB,
@@ -80,39 +82,35 @@ def batch() -> tuple[Tensor, Tensor, Tensor]:
     return source, torch.tensor(LENGTHS), torch.randint(3, VOCAB, (len(LENGTHS), L))
 
 
-def gradients(model: nn.Module, logits: Tensor) -> list[Tensor]:
-    weight = torch.linspace(-1, 1, logits.numel(), dtype=torch.float64).view_as(logits)
-    return list(
-        torch.autograd.grad(
-            (logits * weight).sum(),
-            list(model.parameters()),
-            retain_graph=True,
-            materialize_grads=True,
-        )
-    )
+def rows_alone(
+    model: AttentionEncoderDecoder, source: Tensor, lengths: list[int], target_in: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Logits of the batch and of its rows one by one: both are the same, and so are all weights."""
+    whole = (source, torch.tensor(lengths), target_in)
+    logits, weights, alone = model(*whole), model.align(*whole), []
+    for row, length in enumerate(lengths):
+        one = (source[row : row + 1, :length], None, target_in[row : row + 1])
+        alone.append(model(*one))
+        assert_close(model.align(*one)[0], weights[row, :, :length], **FLOAT64)
+        assert (weights[row, :, length:] == 0).all()
+    assert_close(torch.cat(alone), logits, **FLOAT64)
+    return logits, torch.cat(alone)
 
 
 def check_padding(model: AttentionEncoderDecoder) -> None:
     """Another padding, and no padding at all, give the same logits, weights and gradients."""
     source, lengths, target_in = batch()
-    logits, weights = model(source, lengths, target_in), model.align(source, lengths, target_in)
-    grads = gradients(model, logits)
+    logits, alone = rows_alone(model, source, LENGTHS, target_in)
     other = source.clone()
     for row, length in enumerate(LENGTHS):
         other[row, length:] = (other[row, length:] + 1) % SOURCE_VOCAB
-        assert (weights[row, :, length:] == 0).all()
     other = F.pad(other, (0, 3), value=2)
     again = model(other, lengths, target_in)
     assert_close(again, logits, **FLOAT64)
+    weights = model.align(source, lengths, target_in)
     assert_close(model.align(other, lengths, target_in)[..., :-3], weights, **FLOAT64)
-    assert_close(gradients(model, again), grads, **FLOAT64)
-    alone = []
-    for row, length in enumerate(LENGTHS):
-        one = (source[row : row + 1, :length], None, target_in[row : row + 1])
-        alone.append(model(*one))
-        assert_close(model.align(*one)[0], weights[row, :, :length], **FLOAT64)
-    assert_close(torch.cat(alone), logits, **FLOAT64)
-    assert_close(gradients(model, torch.cat(alone)), grads, **FLOAT64)
+    for each in (again, alone):
+        same_gradients(each, logits, [*model.parameters()], unused=True, **FLOAT64)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -187,7 +185,8 @@ def check_decoding(model: AttentionEncoderDecoder) -> None:
         want_logits, want_weights = by_formula(model, source[row, :length], target_in[row])
         assert_close(logits[row], want_logits, **FLOAT64)
         assert_close(weights[row, :, :length], want_weights, **FLOAT64)
-        assert_close(gradients(model, logits[row]), gradients(model, want_logits), **FLOAT64)
+        leaves = [*model.parameters()]
+        same_gradients(logits[row], want_logits, leaves, unused=True, **FLOAT64)
     state = model.init_state(source, lengths)
     assert (state.alignment == 0).all()
     for t in range(L):
@@ -222,32 +221,27 @@ def test_a_plain_encoder_serves_too() -> None:
 
 BAHDANAU, LUONG = "attn_course.nn.attention_seq2seq", "attn_course.nn.luong_decoder"
 LOCAL = "attn_course.nn.local_window"
-KIND_OF = {BAHDANAU: ("BahdanauDecoder", "global"), LUONG: ("LuongDecoder", "local-m")}
 
-
-@pytest.mark.parametrize(
-    ("module", "old", "new"),
-    [
-        (BAHDANAU, "query = hidden_of(recurrent).unsqueeze(1)", "query = words[:, :1, :1].expand(-1, -1, 6)"),  # noqa: E501
-        (BAHDANAU, "torch.cat([words[:, t], context], dim=-1)", "torch.cat([words[:, t], 0 * context], dim=-1)"),  # noqa: E501
-        (BAHDANAU, "torch.cat([hidden_of(recurrent), words[:, t], context]", "torch.cat([hidden_of(recurrent), words[:, t], 0 * context]"),  # noqa: E501
-        (BAHDANAU, "state_from(self.cell, hidden)", "state_from(self.cell, 0 * hidden)"),
-        (BAHDANAU, "BahdanauState(recurrent, memory, alignments[-1])", "BahdanauState(recurrent, memory, alignments[0])"),  # noqa: E501
-        (BAHDANAU, "BahdanauState(recurrent, memory, alignments[-1])", "BahdanauState(state.recurrent, memory, alignments[-1])"),  # noqa: E501
-        (LUONG, "vector = parts[-1][0].squeeze(1)", "pass"),
-        (LUONG, "steps[:, t : t + 1]", "steps[:, :1]"),
-        (LUONG, "torch.tanh(self.combine(", "(self.combine("),
-        (LUONG, "torch.cat([context, hidden], dim=-1)", "torch.cat([hidden, context], dim=-1)"),
-        (LUONG, "steps=state.steps + length", "steps=state.steps"),
-        (LUONG, "attentional=vectors[:, -1]", "attentional=vectors[:, 0] * 0"),
-        (LUONG, "alignment=weights[:, -1]", "alignment=weights[:, 0] * 0"),
-        (LUONG, "recurrent=recurrent,", "recurrent=state.recurrent,"),
-    ],
+test_decoding_oracle_rejects_a_changed_line = rejects_changes(
+    lambda wrong: check_decoding(build(wrong)), f"{BAHDANAU}.BahdanauDecoder",
+    ("query = hidden_of(recurrent).unsqueeze(1)", "query = words[:, :1, :1].expand(-1, -1, 6)"),
+    ("torch.cat([words[:, t], context], dim=-1)", "torch.cat([words[:, t], 0 * context], dim=-1)"),
+    ("torch.cat([hidden_of(recurrent), words[:, t], context]", "torch.cat([hidden_of(recurrent), words[:, t], 0 * context]"),  # noqa: E501
+    ("state_from(self.cell, hidden)", "state_from(self.cell, 0 * hidden)"),
+    ("BahdanauState(recurrent, memory, alignments[-1])", "BahdanauState(recurrent, memory, alignments[0])"),  # noqa: E501
+    ("BahdanauState(recurrent, memory, alignments[-1])", "BahdanauState(state.recurrent, memory, alignments[-1])"),  # noqa: E501
 )  # fmt: skip
-def test_decoding_oracle_rejects_a_changed_line(module: str, old: str, new: str) -> None:
-    name, window = KIND_OF[module]
-    with pytest.raises((AssertionError, RuntimeError)):
-        check_decoding(build(mutant(module, name, old, new), window=window))
+test_local_decoding_oracle_rejects_a_changed_line = rejects_changes(
+    lambda wrong: check_decoding(build(wrong, window="local-m")), f"{LUONG}.LuongDecoder",
+    ("vector = parts[-1][0].squeeze(1)", "pass"),
+    ("steps[:, t : t + 1]", "steps[:, :1]"),
+    ("torch.tanh(self.combine(", "(self.combine("),
+    ("torch.cat([context, hidden], dim=-1)", "torch.cat([hidden, context], dim=-1)"),
+    ("steps=state.steps + length", "steps=state.steps"),
+    ("attentional=vectors[:, -1]", "attentional=vectors[:, 0] * 0"),
+    ("alignment=weights[:, -1]", "alignment=weights[:, 0] * 0"),
+    ("recurrent=recurrent,", "recurrent=state.recurrent,"),
+)  # fmt: skip
 
 
 WINDOW_SIZES: dict[str, dict[str, int]] = {
@@ -291,39 +285,25 @@ def test_padding_oracle_rejects_lengths_of_the_whole_row(monkeypatch: pytest.Mon
         check_padding(build(window="local-m"))
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("padding_mask(source_lengths, source.shape[1])", "source >= 0"),
-        ("self.encoder(source, source_lengths)", "self.encoder(source)"),
-    ],
-)
-def test_padding_oracle_rejects_a_forgotten_length(old: str, new: str) -> None:
-    model = build()
-    wrong = mutant(BAHDANAU, "AttentionEncoderDecoder", old, new)
-    with pytest.raises(AssertionError):
-        check_padding(wrong(encoder=model.encoder, decoder=model.decoder))
+test_padding_oracle_rejects_a_forgotten_length = rejects_changes(
+    lambda wrong: check_padding(build(model=wrong)), f"{BAHDANAU}.AttentionEncoderDecoder",
+    ("padding_mask(source_lengths, source.shape[1])", "source >= 0"),
+    ("self.encoder(source, source_lengths)", "self.encoder(source)"),
+    error=AssertionError,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_keys_are_prepared_once_for_a_sentence(kind: str) -> None:
     model = build(**KINDS[kind])
-    score, calls = model.decoder.attention.score, 0
-    plain = score.prepare
-
-    def counted(key: Tensor) -> Tensor:
-        nonlocal calls
-        calls += 1
-        prepared: Tensor = plain(key)
-        return prepared
-
-    score.prepare = counted
+    score = model.decoder.attention.score
+    score.prepare = Mock(wraps=score.prepare)
     source, lengths, target_in = batch()
     model(source, lengths, target_in)
-    assert calls == 1
+    assert score.prepare.call_count == 1
     state = model.init_state(source, lengths)
     greedy_decode(model.step, state, bos=1, eos=2, max_length=7)
-    assert calls == 2
+    assert score.prepare.call_count == 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -387,43 +367,29 @@ def test_the_toolkit_projects_only_what_it_is_given() -> None:
         assert_close(both.attend(query, memory), both(query, key, None, real.unsqueeze(1)))
 
 
-def test_bad_arguments_are_refused() -> None:
-    ids = torch.ones(2, 3, dtype=torch.long)
-    for decoder in (BahdanauDecoder, LuongDecoder):
-        model = build(decoder)
-        state = model.init_state(ids)
-        forward = decoder.forward.__wrapped__.__wrapped__
-        refused("source: expected ids from 0 to 12, got 13 to 13", model, 13 * ids, None, ids)
-        refused("target_in: expected ids from 0 to 10, got 11 to 11", model, ids, None, 11 * ids)
-        refused("target_in: expected size 2 on axis 0", forward, model.decoder, ids[:1], state)
-        refused("target_in: expected at least one position", model, ids, None, ids[:, :0])
-        with pytest.raises(ValueError, match="lengths: expected values from 0 to 3, got 4 to 4"):
-            model(ids, torch.tensor([4, 4]), ids)
-        with pytest.raises(ValueError, match=r"token: expected axes \(B\)"):
-            AttentionEncoderDecoder.step.__wrapped__(model, ids, state)
-        with pytest.raises(ValueError, match="annotations: expected size 6 on axis -1"):
-            model.decoder.init_state(
-                torch.zeros(2, 3, 5), torch.zeros(2, 3), torch.ones(2, 3, dtype=torch.bool)
-            )
-        sizes = {"vocab_size": 3, "embed_dim": 2, "context_size": 4, "summary_size": 2}
-        refused("hidden_size: expected at least 1, got 0", decoder, **sizes, hidden_size=0)
-    refused("half_width: expected at least 0, got -1", LocalM, half_width=-1)
-    refused("half_width: expected more than 0, got 0", LocalP, half_width=0, query_size=3)
-
-
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("decoder", [BahdanauDecoder, LuongDecoder])
-def test_a_source_whose_parts_do_not_fit_is_refused(decoder: Any) -> None:
-    model = build(decoder)
-    source, lengths, _ = batch()
-    notes, summary = model.encoder(source, lengths)
-    mask = torch.ones(source.shape, dtype=torch.bool)
-    start = model.decoder.init_state.__func__.__wrapped__
-    refused("summary: expected size 4 on axis 0", start, model.decoder, notes, summary[:1], mask)
-    prepare = type(model.decoder.attention).prepare
-    wrong = [mask[:1], mask[:, :3], mask.double(), mask[:, None]]
-    for other in wrong:
-        with pytest.raises(ValueError, match="mask: expected a boolean mask of shape"):
-            prepare.__wrapped__(model.decoder.attention, notes, other)
+def test_bad_arguments_are_refused(decoder: Any) -> None:
+    ids, model = torch.ones(2, 3, dtype=torch.long), build(decoder)
+    state, start = model.init_state(ids), model.decoder.init_state
+    refused("source: expected ids from 0 to 12, got 13 to 13", model, 13 * ids, None, ids)
+    refused("target_in: expected ids from 0 to 10, got 11 to 11", model, ids, None, 11 * ids)
+    refused("target_in: expected size 2 on axis 0", model.decoder, ids[:1], state)
+    refused("target_in: expected at least one position", model, ids, None, ids[:, :0])
+    long = torch.tensor([4, 4])
+    refused("lengths: expected values from 0 to 3, got 4 to 4", model, ids, long, ids)
+    refused(r"token: expected axes \(B\)", model.step, ids, state)
+    (notes, summary), mask = model.encoder(ids), torch.ones(2, 3).bool()
+    refused("annotations: expected size 6 on axis -1", start, notes[..., :5], summary, mask)
+    refused("summary: expected size 2 on axis 0", start, notes, summary[:1], mask)
+    for other in (mask[:1], mask[:, :2], mask.double(), mask[:, None]):
+        prepare = model.decoder.attention.prepare
+        refused("mask: expected a boolean mask of shape", prepare, notes, other)
+    sizes = {"vocab_size": 3, "embed_dim": 2, "context_size": 4, "summary_size": 2}
+    refused("hidden_size: expected at least 1, got 0", decoder, **sizes, hidden_size=0)
+    for score in ("general", 3, functional.dot_score):
+        options = sizes | {"hidden_size": 5, "score": score}
+        refused("score: expected a module with prepare and comp", decoder, **options)
 
 
 @pytest.mark.parametrize("decoder", [BahdanauDecoder, LuongDecoder])
@@ -444,7 +410,8 @@ def test_sources_of_length_zero_are_answered_without_looking(kind: str, cell: An
     logits, weights = model(source, lengths, target_in), model.align(source, lengths, target_in)
     assert logits.isfinite().all()
     assert (weights[lengths == 0] == 0).all()
-    assert all(g.isfinite().all() for g in gradients(model, logits))
+    logits.sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
     found = beam_search(
         model.step, model.init_state(source, lengths), bos=1, eos=2, beam_size=30, max_length=4
     )
@@ -497,19 +464,14 @@ def test_decoders_run_in_half_precision(kind: str) -> None:
     assert_close(logits.double(), model.double()(source, lengths, target_in), rtol=0.1, atol=0.1)
 
 
-def test_names_and_numbers_in_place_of_modules_are_refused_at_construction() -> None:
-    def make(kind: Any, **given: Any) -> None:  # without the type checker of the tests
-        kind.__init__.__wrapped__.__wrapped__(kind.__new__(kind), **given)
-
+@pytest.mark.usefixtures("unchecked")
+def test_windows_and_attention_refuse_what_does_not_fit() -> None:
+    refused("half_width: expected at least 0, got -1", LocalM, half_width=-1)
+    refused("half_width: expected more than 0, got 0", LocalP, half_width=0, query_size=3)
     sizes = {"vocab_size": 3, "embed_dim": 2, "context_size": 4, "summary_size": 2}
-    for decoder in (BahdanauDecoder, LuongDecoder):
-        for score in ("general", 3, functional.dot_score):
-            with pytest.raises(ValueError, match="score: expected a module with prepare and comp"):
-                make(decoder, **sizes, hidden_size=5, score=score)
     for window in (3, "local-m"):
-        with pytest.raises(ValueError, match=f"window: expected a module .*, got '?{window}'?"):
-            make(LuongDecoder, **sizes, hidden_size=5, window=window)
-    refused("score: expected a module such as DotScore", make, Attention, score="general")
-    with pytest.raises(ValueError, match="normalize: expected a function of scores and mask"):
-        make(Attention, normalize="softmax")
-    refused("key_projection: expected a module or None, got 3", make, Attention, key_projection=3)
+        message = f"window: expected a module .*, got '?{window}'?"
+        refused(message, LuongDecoder, **sizes, hidden_size=5, window=window)
+    refused("score: expected a module such as DotScore", Attention, score="general")
+    refused("normalize: expected a function of scores and mask", Attention, normalize="softmax")
+    refused("key_projection: expected a module or None, got 3", Attention, key_projection=3)

@@ -1,7 +1,10 @@
 """BigBird's blocks: which positions each one sees, against full attention under that mask."""
 
+from functools import partial
+
 import pytest
 import torch
+from oracles import same_gradients
 from refusals import refused
 from torch.testing import assert_close
 
@@ -55,18 +58,15 @@ def test_it_is_full_attention_under_its_own_mask(
     wanted = scaled_dot_product_attention(*heads, bias) * real[:, None, :, None]
     wanted = layer.output_projection(wanted.transpose(1, 2).flatten(2))
     assert_close(got, wanted)
-    ahead = torch.randn_like(got)
-    one, two = (torch.autograd.grad(out, x, ahead, retain_graph=True)[0] for out in (got, wanted))
-    assert_close(one, two)
+    same_gradients(got, wanted, x)
 
 
 def test_bad_input_is_refused_by_name() -> None:
     refused("embed_dim: expected a multiple", BigBirdSelfAttention, embed_dim=7, num_heads=2)
-    with pytest.raises(ValueError, match="block_size: expected a positive"):
-        BigBirdSelfAttention(embed_dim=6, num_heads=2, block_size=0)
-    layer = BigBirdSelfAttention(embed_dim=6, num_heads=2)
-    with pytest.raises(ValueError, match=r"attn_mask: expected a boolean padding mask .*, got"):
-        layer(torch.randn(1, 5, 6), torch.ones(5, 5, dtype=torch.bool))
-    with pytest.raises(ValueError, match=r"attn_mask: expected a boolean padding mask .*, got"):
-        layer(torch.randn(2, 5, 6), torch.ones(3, 1, 1, 5, dtype=torch.bool))
+    make = partial(BigBirdSelfAttention, embed_dim=6, num_heads=2)
+    refused("block_size: expected a positive", make, block_size=0)
+    layer = make()
+    for rows, shape in ((1, (5, 5)), (2, (3, 1, 1, 5))):
+        wrong = torch.randn(rows, 5, 6), torch.ones(shape, dtype=torch.bool)
+        refused("attn_mask: expected a boolean padding mask .*, got", layer, *wrong)
     refused("is_causal, cache", layer, torch.randn(1, 5, 6), is_causal=True)

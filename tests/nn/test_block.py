@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from layers import drawn, leaf
 from mutation import mutant
 from tolerances import FLOAT64
 from torch import Tensor, nn
@@ -15,15 +16,6 @@ from attn_course.nn.cache import DecoderCache
 B, L, S, H, D, F = 2, 7, 11, 3, 15, 23
 
 
-def normal(module: nn.Module) -> None:
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.3)
-
-
-def leaf(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
-
-
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"norm_first": True, "activation": "gelu"},
@@ -32,11 +24,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 def theirs(kind: type[nn.Module], options: dict[str, Any]) -> Any:
-    layer = kind(
-        D, H, dim_feedforward=F, dropout=0.2, batch_first=True, dtype=torch.float64, **options
-    )
-    normal(layer)
-    return layer.eval()
+    return drawn(kind(D, H, dim_feedforward=F, dropout=0.2, batch_first=True, **options)).eval()
 
 
 def in_torch_order(name: str) -> list[str]:

@@ -10,9 +10,10 @@ import pytest
 import torch
 from layers import POSITIONS
 from mutation import rejects_changes
+from oracles import same_gradients
 from refusals import refused
 from tolerances import FLOAT64
-from torch import Tensor, nn
+from torch import Tensor
 from torch.testing import assert_close
 
 from attn_course import nn as ours
@@ -83,10 +84,12 @@ def test_every_step_of_a_sliding_cache_is_attention_with_its_mask(
 
 def check_window(make: Callable[..., Any]) -> None:
     module, x = attention("rope"), text()
-    call, want = without_types(module), module(x, attn_mask=visible(3, 2))
+    want = module(x, attn_mask=visible(3, 2))
+    # without the checked annotations, which know no mutants
+    call = partial(inspect.unwrap(ours.MultiHeadAttention.forward), module, is_causal=True)
     for steps in STEPS.values():
         cache = make(window_size=3, sinks=2)
-        got = [call(part, is_causal=True, cache=cache) for part in x.split(steps, dim=1)]
+        got = [call(part, cache=cache) for part in x.split(steps, dim=1)]
         assert_close(torch.cat(got, dim=1), want, **FLOAT64)
 
 
@@ -104,18 +107,6 @@ test_the_comparison_rejects_mutants_of_the_sliding_cache = rejects_changes(
 
 def test_the_comparison_of_mutants_accepts_the_original() -> None:
     check_window(ours.SlidingCache)
-
-
-def without_types(module: nn.Module) -> Callable[..., Tensor]:
-    """The call without the checked annotations, which know no mutants."""
-
-    def call(query: Tensor, *, is_causal: bool, cache: Any) -> Tensor:
-        output: Tensor = inspect.unwrap(ours.MultiHeadAttention.forward)(
-            module, query, is_causal=is_causal, cache=cache
-        )
-        return output
-
-    return call
 
 
 @pytest.mark.parametrize("position", POSITIONS)
@@ -165,11 +156,8 @@ def test_rows_can_be_chosen_and_tokens_forgotten(make: Callable[[], ours.KVCache
         cache.truncate(5)
         turned = cache.select(torch.tensor([1, 1, 0]))
         # the old cache goes on as if it had not been copied
-        assert_close(
-            module(x[:, 5:], is_causal=True, cache=cache),
-            module(x, is_causal=True)[:, 5:],
-            **FLOAT64,
-        )
+        got = module(x[:, 5:], is_causal=True, cache=cache)
+        assert_close(got, module(x, is_causal=True)[:, 5:], **FLOAT64)
         rows = x[torch.tensor([1, 1, 0])]
         got = module(rows[:, 5:], is_causal=True, cache=turned)
     assert_close(got, module(rows, is_causal=True)[:, 5:], **FLOAT64)
@@ -189,16 +177,13 @@ def test_rows_of_a_sliding_cache_can_be_chosen() -> None:
 
 def test_gradients_flow_through_a_cache_that_grows() -> None:
     module, x = attention("rope"), text().requires_grad_()
-    weight = torch.randn(B, L, D, dtype=torch.float64)
     for cache, mask in (
         (ours.KVCache(), visible(L, 0)),
         (ours.SlidingCache(window_size=3, sinks=1), visible(3, 1)),
     ):
         got = stepwise(module, x, cache, [3, 2, 1, 5])
-        leaves = [x, *module.parameters()]
-        have = torch.autograd.grad((got * weight).sum(), leaves)
-        wish = torch.autograd.grad((module(x, attn_mask=mask) * weight).sum(), leaves)
-        assert_close(have, wish, **FLOAT64)
+        want = module(x, attn_mask=mask)
+        same_gradients(got, want, [x, *module.parameters()], **FLOAT64)
 
 
 def test_a_mask_beside_a_cache_counts_all_keys_so_far() -> None:

@@ -1,6 +1,7 @@
 """Feed-forward modules: the formulas, written out with their own parameters."""
 
 import torch
+from layers import drawn, leaf
 from oracles import same_gradients
 from tolerances import FLOAT64
 from torch import Tensor, nn
@@ -10,33 +11,25 @@ from torch.testing import assert_close
 from attn_course.nn import FeedForward, GatedFeedForward
 
 
-def normal(module: nn.Module) -> nn.Module:
-    for parameter in module.parameters():
-        nn.init.normal_(parameter)
-    return module.double()
-
-
 def check(module: nn.Module, x: Tensor, want: Tensor) -> None:
-    got, leaves = module(x), [x, *module.parameters()]
+    got = module(x)
     assert_close(got, want, **FLOAT64)
-    same_gradients(got, want, leaves, **FLOAT64)
+    same_gradients(got, want, [x, *module.parameters()], **FLOAT64)
 
 
 def test_feed_forward_is_two_maps_with_a_bend_between() -> None:
-    module = normal(FeedForward(embed_dim=5, hidden_dim=13, activation=gelu))
+    module = drawn(FeedForward(embed_dim=5, hidden_dim=13, activation=gelu), std=1.0)
     up, down = module.up_projection, module.down_projection
-    assert isinstance(up, nn.Linear)
-    assert isinstance(down, nn.Linear)
-    x = torch.randn(2, 7, 5, dtype=torch.float64, requires_grad=True)
+    x = leaf(2, 7, 5)
     hidden = gelu(linear(x, up.weight, up.bias))
     check(module, x, linear(hidden, down.weight, down.bias))
 
 
 def test_gated_feed_forward_switches_its_hidden_units() -> None:
-    module = normal(GatedFeedForward(embed_dim=5, hidden_dim=13))
+    module = drawn(GatedFeedForward(embed_dim=5, hidden_dim=13), std=1.0)
     weights = {name.split("_")[0]: weight for name, weight in module.named_parameters()}
     assert set(weights) == {"gate", "up", "down"}  # no biases
-    x = torch.randn(2, 7, 5, dtype=torch.float64, requires_grad=True)
+    x = leaf(2, 7, 5)
     hidden = silu(x @ weights["gate"].T) * (x @ weights["up"].T)
     check(module, x, hidden @ weights["down"].T)
 

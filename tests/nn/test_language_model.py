@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from layers import drawn
 from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor, nn
@@ -48,22 +49,17 @@ def small(position: str = "rope", norm_first: bool = True, tied: bool = True) ->
     heads = {"embed_dim": D, "num_heads": H, "num_kv_heads": 1}
     bent = partial(ours.FeedForward, activation=gelu)
     feed_forward = ours.GatedFeedForward if norm_first else bent
+    outer, inner = (kinds.get(position, lambda: None)() for kinds in (added, inside))
     model = ours.decoder_only(
-        embedding=ours.TokenEmbedding(
-            vocab_size=V, embed_dim=D, position=added.get(position, lambda: None)()
-        ),
+        embedding=ours.TokenEmbedding(vocab_size=V, embed_dim=D, position=outer),
         num_layers=2,
-        attention=partial(
-            ours.MultiHeadAttention, **heads, position=inside.get(position, lambda: None)()
-        ),
+        attention=partial(ours.MultiHeadAttention, **heads, position=inner),
         feed_forward=partial(feed_forward, embed_dim=D, hidden_dim=29),
         norm=partial(ours.RMSNorm if norm_first else ours.LayerNorm, embed_dim=D),
         norm_first=norm_first,
         tied=tied,
     )
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.3)
-    return model.double()
+    return drawn(model)
 
 
 def text() -> Tensor:
@@ -117,22 +113,17 @@ def padded() -> tuple[Tensor, Tensor]:
 def test_padding_changes_no_logits_with_or_without_a_cache(position: str) -> None:
     model, (ids, real) = small(position), padded()
     with torch.no_grad():
-        whole = model(ids, real)
-        parts = {}
-        for name, make in (
-            ("full", ours.KVCache),
-            ("window", partial(ours.SlidingCache, window_size=L)),
-        ):
+        found = [model(ids, real)]
+        for make in (ours.KVCache, partial(ours.SlidingCache, window_size=L)):
             cache = model.new_cache(make)
             steps = [model(ids[:, :6], real[:, :6], cache=cache)]
             # from here on all tokens are real: the mask may be left out
             steps += [model(token, cache=cache) for token in ids[:, 6:].split(1, dim=1)]
-            parts[name] = torch.cat(steps, dim=1)
+            found.append(torch.cat(steps, dim=1))
         for row, place in enumerate(PLACES):
             want = model(ids[row : row + 1, place])[0]
-            assert_close(whole[row, place], want, **FLOAT64)
-            assert_close(parts["full"][row, place], want, **FLOAT64)
-            assert_close(parts["window"][row, place], want, **FLOAT64)
+            for got in found:
+                assert_close(got[row, place], want, **FLOAT64)
 
 
 def test_rows_of_a_padded_cache_can_be_chosen() -> None:
@@ -146,7 +137,7 @@ def test_rows_of_a_padded_cache_can_be_chosen() -> None:
 
 
 def test_a_cache_without_padding_can_go_back() -> None:
-    model, ids, cache = small("learned"), text(), None
+    model, ids = small("learned"), text()
     cache = model.new_cache()
     model(torch.cat([ids[:, :4], ids[:, :3]], dim=1), cache=cache)
     cache.truncate(4)
@@ -159,7 +150,6 @@ def test_tied_output_is_the_table_and_untied_is_its_own() -> None:
     tied, untied = small(), small(tied=False)
     ids = text()
     assert_close(tied(ids), tied.hidden(ids) @ tied.embedding.tokens.weight.T, **FLOAT64)
-    assert untied.output_projection is not None
     want = untied.hidden(ids) @ untied.output_projection.weight.T
     assert_close(untied(ids), want, **FLOAT64)
     assert count(untied) - count(tied) == V * D
@@ -172,10 +162,6 @@ def test_more_tokens_than_learned_positions_are_refused_with_a_cache_too() -> No
     refused("length: expected at most 11, got 12", model, ids[:, :1], cache=cache)
 
 
-def deviation(parameter: Tensor) -> float:
-    return float(parameter.detach().std())
-
-
 def test_weights_that_write_to_the_residual_begin_smaller() -> None:
     model = ours.gpt2_like(vocab_size=101, max_length=50, embed_dim=60, num_heads=5, num_layers=8)
     for name, parameter in model.named_parameters():
@@ -186,21 +172,15 @@ def test_weights_that_write_to_the_residual_begin_smaller() -> None:
         else:
             writes = name.endswith(("output_projection.weight", "down_projection.weight"))
             want = 0.02 / 4 if writes else 0.02  # 4 = sqrt(2 * 8)
-            assert deviation(parameter) == pytest.approx(want, rel=0.06)
+            assert float(parameter.detach().std()) == pytest.approx(want, rel=0.06)
 
 
 def test_a_model_with_latent_attention_is_cached_like_the_others() -> None:
+    sizes = {"embed_dim": D, "num_heads": 3, "head_dim": 5, "rope_dim": 4, "kv_rank": 7}
     model = ours.decoder_only(
         embedding=ours.TokenEmbedding(vocab_size=V, embed_dim=D),
         num_layers=2,
-        attention=partial(
-            ours.MultiHeadLatentAttention,
-            embed_dim=D,
-            num_heads=3,
-            head_dim=5,
-            rope_dim=4,
-            kv_rank=7,
-        ),
+        attention=partial(ours.MultiHeadLatentAttention, **sizes),
         norm=partial(ours.RMSNorm, embed_dim=D),
     ).double()
     ids, cache = text(), model.new_cache()
@@ -210,12 +190,8 @@ def test_a_model_with_latent_attention_is_cached_like_the_others() -> None:
 
 
 def encoder(**options: Any) -> ours.EncoderModel:
-    model = ours.bert_like(
-        vocab_size=V, max_length=L, embed_dim=D, num_heads=H, num_layers=2, hidden_dim=29, **options
-    )
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.3)
-    return model.double()
+    sizes = {"vocab_size": V, "embed_dim": D, "num_heads": H, "num_layers": 2, "hidden_dim": 29}
+    return drawn(ours.bert_like(max_length=L, **sizes, **options))
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -258,7 +234,6 @@ def test_an_encoder_looks_both_ways_and_ends_in_its_head_and_pooler() -> None:
     changed[:, -1] = (changed[:, -1] + 1) % V
     assert bool(((model.hidden(changed) - hidden).abs().amax(-1) > 1e-12).all())
     assert_close(model(ids), head(hidden), **FLOAT64)
-    assert model.pooler is not None
     projection = model.pooler.projection
     want = torch.tanh(hidden[:, 0] @ projection.weight.T + projection.bias)
     assert_close(model.pooler(hidden), want, **FLOAT64)

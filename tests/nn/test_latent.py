@@ -2,7 +2,9 @@
 
 import pytest
 import torch
+from layers import drawn, leaf
 from mutation import rejects_changes
+from oracles import same_gradients
 from refusals import refused
 from tolerances import FLOAT64
 from torch import Tensor, nn
@@ -16,14 +18,7 @@ B, L, D, H, E, R, C, Q, EV = 2, 11, 19, 3, 5, 4, 7, 13, 2
 
 def make(query_rank: int | None = Q, cls: type = MultiHeadLatentAttention) -> nn.Module:
     sizes = {"embed_dim": D, "num_heads": H, "head_dim": E, "rope_dim": R, "kv_rank": C}
-    module = cls(**sizes, query_rank=query_rank, value_head_dim=EV)
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.5)
-    return module.double()
-
-
-def leaf() -> Tensor:
-    return torch.randn(B, L, D, dtype=torch.float64, requires_grad=True)
+    return drawn(cls(**sizes, query_rank=query_rank, value_head_dim=EV), std=0.5)
 
 
 def by_the_paper(module: nn.Module, x: Tensor) -> Tensor:
@@ -52,21 +47,21 @@ def by_the_paper(module: nn.Module, x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("query_rank", [Q, None])
 def test_output_and_gradients_are_those_of_the_paper(query_rank: int | None) -> None:
-    module, x = make(query_rank), leaf()
+    module, x = make(query_rank), leaf(B, L, D)
     got, want = module(x, is_causal=True), by_the_paper(module, x)
     assert_close(got, want, **FLOAT64)
-    weight, leaves = torch.randn_like(want), [x, *module.parameters()]
-    have = torch.autograd.grad((got * weight).sum(), leaves)
-    assert_close(have, torch.autograd.grad((want * weight).sum(), leaves), **FLOAT64)
+    same_gradients(got, want, [x, *module.parameters()], **FLOAT64)
 
 
 def check_cached(module: nn.Module) -> None:
-    x = leaf()
+    """Outputs and gradients of every way to read the text step by step are those of the whole."""
+    x = leaf(B, L, D)
     want = module(x, is_causal=True)
     for steps in ([1] * L, [4, 1, 1, 5], [L]):
         cache = KVCache()
         got = [module(part, is_causal=True, cache=cache) for part in x.split(steps, dim=1)]
         assert_close(torch.cat(got, dim=1), want, **FLOAT64)
+        same_gradients(torch.cat(got, dim=1), want, [x, *module.parameters()], **FLOAT64)
         # the latent vector and the part that turns, and nothing per head
         assert cache.nbytes == B * L * (C + R) * 8
 
@@ -86,18 +81,8 @@ test_the_comparison_rejects_mutants = rejects_changes(
 )
 
 
-def test_gradients_flow_through_the_cached_form() -> None:
-    module, x = make(), leaf()
-    cache, weight = KVCache(), torch.randn(B, L, D, dtype=torch.float64)
-    got = [module(part, is_causal=True, cache=cache) for part in x.split([4, 7], dim=1)]
-    leaves = [x, *module.parameters()]
-    have = torch.autograd.grad((torch.cat(got, dim=1) * weight).sum(), leaves)
-    want = torch.autograd.grad((module(x, is_causal=True) * weight).sum(), leaves)
-    assert_close(have, want, **FLOAT64)
-
-
 def test_a_window_and_padding_work_as_with_every_attention() -> None:
-    module, x = make(), leaf()
+    module, x = make(), leaf(B, L, D)
     i, j = torch.arange(L)[:, None], torch.arange(L)
     mask = (j <= i) & ((i - j < 3) | (j < 2))
     cache = SlidingCache(window_size=3, sinks=2)

@@ -1,7 +1,9 @@
 """Windows with global positions: what each position can see, and by which projections."""
 
-import pytest
+from functools import partial
+
 import torch
+from refusals import refused
 from torch.testing import assert_close
 
 from attn_course.functional import scaled_dot_product_attention, window_pattern
@@ -52,14 +54,10 @@ def test_global_projections_start_as_the_local_ones() -> None:
 
 
 def test_bad_input_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="window_size: expected an odd"):
-        LongformerSelfAttention(embed_dim=6, num_heads=2, window_size=4)
-    with pytest.raises(ValueError, match="embed_dim: expected a multiple"):
-        LongformerSelfAttention(embed_dim=7, num_heads=2, window_size=3)
-    with pytest.raises(ValueError, match="dilation: expected a positive number, or 2"):
-        LongformerSelfAttention(embed_dim=6, num_heads=2, window_size=3, dilation=[1, 2, 3])
-    layer = LongformerSelfAttention(embed_dim=6, num_heads=2, window_size=3)
-    with pytest.raises(
-        ValueError, match=r"attn_mask: expected a boolean padding mask .* got torch.float32"
-    ):
-        layer(torch.randn(2, 5, 6), torch.ones(2, 1, 1, 5), positions=torch.arange(5).expand(2, 5))
+    make = partial(LongformerSelfAttention, embed_dim=6, num_heads=2, window_size=3)
+    refused("window_size: expected an odd", make, window_size=4)
+    refused("embed_dim: expected a multiple", make, embed_dim=7)
+    refused("dilation: expected a positive number, or 2", make, dilation=[1, 2, 3])
+    wrong = torch.randn(2, 5, 6), torch.ones(2, 1, 1, 5)
+    message = r"attn_mask: expected a boolean padding mask .* got torch.float32"
+    refused(message, make(), *wrong, positions=torch.arange(5).expand(2, 5))

@@ -8,7 +8,7 @@ from typing import Any
 import layers
 import pytest
 import torch
-from layers import POSITIONS
+from layers import POSITIONS, drawn, leaf
 from mutation import REJECTED, rejects_changes
 from refusals import refused
 from tolerances import FLOAT64
@@ -26,10 +26,6 @@ B, L, S, H, E, DK, DV = 2, 7, 11, 3, 5, 13, 17
 D = H * E
 
 
-def leaf(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
-
-
 def gradients(output: Tensor, leaves: list[Tensor]) -> list[Tensor]:
     generator = torch.Generator().manual_seed(5)
     weight = torch.randn(output.shape, generator=generator, dtype=output.dtype)
@@ -37,10 +33,7 @@ def gradients(output: Tensor, leaves: list[Tensor]) -> list[Tensor]:
 
 
 def theirs(**options: Any) -> nn.MultiheadAttention:
-    module = nn.MultiheadAttention(D, H, batch_first=True, dtype=torch.float64, **options)
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.3)  # torch's biases begin at 0, and would hide
-    return module
+    return drawn(nn.MultiheadAttention(D, H, batch_first=True, **options))
 
 
 def packed(module: nn.MultiheadAttention, mine: MultiHeadAttention) -> list[tuple[Tensor, Any]]:
@@ -274,38 +267,33 @@ def test_dropout_is_for_training_only_and_goes_to_the_function() -> None:
     assert seen == [0.3, 0.0]
 
 
-def test_without_value_projection_the_features_are_dealt_to_the_heads() -> None:
-    module = MultiHeadAttention(embed_dim=D, num_heads=H, value_projection=None).double()
+def check_values(module: MultiHeadAttention, weight: Tensor, bias: Tensor) -> None:
+    """The module is one whose values come from this weight and bias."""
     full = MultiHeadAttention(embed_dim=D, num_heads=H).double()
-    assert not any(name.startswith("value") for name, _ in module.named_parameters())
-    full.load_state_dict(module.state_dict(), strict=False)
-    with torch.no_grad():
-        full.value_projection.weight.copy_(torch.eye(D))
-        full.value_projection.bias.zero_()
+    state = {n: p for n, p in module.state_dict().items() if not n.startswith("value")}
+    values = {"value_projection.weight": weight, "value_projection.bias": bias}
+    full.load_state_dict(state | values)
     x = leaf(B, L, D)
     assert_close(module(x), full(x), **FLOAT64)
-    with pytest.raises(ValueError, match=r"vdim: expected .* = 15 without a value projection"):
-        MultiHeadAttention(embed_dim=16, num_heads=H, head_dim=E, value_projection=None)
+
+
+def test_without_value_projection_the_features_are_dealt_to_the_heads() -> None:
+    module = MultiHeadAttention(embed_dim=D, num_heads=H, value_projection=None).double()
+    assert not any(name.startswith("value") for name, _ in module.named_parameters())
+    check_values(module, torch.eye(D), torch.zeros(D))
+    sizes = {"embed_dim": 16, "num_heads": H, "head_dim": E, "value_projection": None}
+    message = r"vdim: expected .* = 15 without a value projection"
+    refused(message, MultiHeadAttention, **sizes)
 
 
 def test_a_low_rank_value_projection_is_the_product_of_its_factors() -> None:
     low = LowRankLinear(in_features=D, out_features=D, rank=2)
     assert sum(p.numel() for p in low.parameters()) == 2 * (D + D) + D
     module = MultiHeadAttention(embed_dim=D, num_heads=H, value_projection=low).double()
-    full = MultiHeadAttention(embed_dim=D, num_heads=H).double()
-    state = {n: p for n, p in module.state_dict().items() if not n.startswith("value")}
-    full.load_state_dict(state, strict=False)
     nn.init.normal_(low.up.bias)
-    with torch.no_grad():
-        full.value_projection.weight.copy_(low.up.weight @ low.down.weight)
-        full.value_projection.bias.copy_(low.up.bias)
-    x = leaf(B, L, D)
-    assert_close(module(x), full(x), **FLOAT64)
+    check_values(module, low.up.weight @ low.down.weight, low.up.bias)
     wrong = MultiHeadAttention(embed_dim=D, num_heads=H, value_projection=nn.Linear(D, 7))
     refused(r"value_projection\(value\): expected size 15", wrong, torch.randn(B, L, D))
-
-
-X = torch.zeros(2, 7, 15)
 
 
 @pytest.mark.parametrize(
@@ -336,7 +324,7 @@ X = torch.zeros(2, 7, 15)
 )
 def test_what_does_not_fit_is_refused_by_name(arguments: dict[str, Any], message: str) -> None:
     module = MultiHeadAttention(embed_dim=15, num_heads=3)
-    refused(message, module, X, **arguments)
+    refused(message, module, torch.zeros(2, 7, 15), **arguments)
 
 
 def test_the_signature_is_kept_and_a_module_can_be_copied() -> None:
@@ -363,11 +351,11 @@ def test_fake_tensors_pass_and_nested_ones_are_refused_by_name() -> None:
         for length in (5, 1):
             output = module(torch.empty(2, length, 12), is_causal=True, cache=cache)
             assert output.shape == (2, length, 12)
+    module = MultiHeadAttention(embed_dim=15, num_heads=3)
     rows = [torch.zeros(3, 15), torch.zeros(5, 15)]
     for layout in (torch.jagged, torch.strided):
         nested = torch.nested.nested_tensor(rows, layout=layout)
-        with pytest.raises(ValueError, match=r"query: expected a padded tensor .* nested"):
-            MultiHeadAttention(embed_dim=15, num_heads=3)(nested)
+        refused(r"query: expected a padded tensor .* nested", module, nested)
 
 
 def test_what_is_printed_has_heads_grouped_heads_base_and_lengths() -> None:
@@ -382,13 +370,8 @@ def test_what_is_printed_has_heads_grouped_heads_base_and_lengths() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("sizes", "message"),
-    [
-        ({"embed_dim": 16, "num_heads": 3}, "embed_dim: expected a multiple of num_heads"),
-        ({"embed_dim": 16, "num_heads": 4, "num_kv_heads": 3}, "num_kv_heads: expected a divisor"),
-        ({"embed_dim": 16, "num_heads": 0}, "num_heads: expected at least 1"),
-    ],
-)
-def test_sizes_that_do_not_divide_are_refused(sizes: dict[str, int], message: str) -> None:
-    refused(message, MultiHeadAttention, **sizes)
+def test_sizes_that_do_not_divide_are_refused() -> None:
+    make = partial(MultiHeadAttention, embed_dim=16)
+    refused("embed_dim: expected a multiple of num_heads", make, num_heads=3)
+    refused("num_kv_heads: expected a divisor", make, num_heads=4, num_kv_heads=3)
+    refused("num_heads: expected at least 1", make, num_heads=0)

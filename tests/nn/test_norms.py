@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from layers import drawn, leaf
 from tolerances import FLOAT64
 from torch import nn
 from torch.testing import assert_close
@@ -21,11 +22,8 @@ def test_output_and_gradients_are_those_of_torch(kind: str, eps: float) -> None:
         mine = LayerNorm(embed_dim=7, eps=eps, bias=bias)
         theirs = nn.LayerNorm(7, eps=eps, bias=bias)
     assert_close(mine.state_dict(), theirs.state_dict(), rtol=0, atol=0)
-    mine, theirs = mine.double(), theirs.double()
-    for parameter in theirs.parameters():
-        nn.init.normal_(parameter)
+    mine, theirs, x = mine.double(), drawn(theirs, std=1.0), leaf(2, 5, 7)
     mine.load_state_dict(theirs.state_dict())
-    x = torch.randn(2, 5, 7, dtype=torch.float64, requires_grad=True)
     weight = torch.randn_like(x)
     got, want = mine(x), theirs(x)
     assert_close(got, want, **FLOAT64)

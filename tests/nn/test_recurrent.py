@@ -152,43 +152,35 @@ def test_any_cell_may_be_injected() -> None:
         assert_close(last[row, 0], inputs[row, length - 1].sum())
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_bad_arguments_are_refused() -> None:
-    layer = Recurrent(cell=GRUCell(input_size=D, hidden_size=H))
-    forward = type(layer).forward.__wrapped__.__wrapped__
-    with pytest.raises(ValueError, match=r"inputs: expected size 3 on axis -1, got shape"):
-        forward(layer, torch.zeros(B, L, D + 1))
-    refused("inputs: expected at least one position", forward, layer, torch.zeros(B, 0, D))
-    with pytest.raises(ValueError, match="lengths: expected values from 0 to 11, got 4 to 12"):
-        forward(layer, torch.zeros(2, L, D), lengths=torch.tensor([4, 12]))
-    with pytest.raises(ValueError, match="lengths: expected values from 0 to 11, got -1 to 3"):
-        forward(layer, torch.zeros(2, L, D), lengths=torch.tensor([-1, 3]))
-    for cell in (RNNCell, LSTMCell, GRUCell):
-        step = cell.forward.__wrapped__.__wrapped__
-        refused("hidden_size: expected at least 1, got 0", cell, input_size=3, hidden_size=0)
-        with pytest.raises(ValueError, match="input: expected size 3 on axis -1"):
-            step(cell(input_size=3, hidden_size=2), torch.zeros(5, 4))
-        with pytest.raises(ValueError, match=r"input: expected axes \(B D\), got shape \(3,\)"):
-            step(cell(input_size=3, hidden_size=2), torch.zeros(3))
-    with pytest.raises(ValueError, match=r"inputs: expected axes \(B L D\), got shape \(11, 3\)"):
-        forward(layer, torch.zeros(L, D))
-    for lengths in (torch.tensor([4]), torch.ones(2, dtype=torch.bool)):
-        with pytest.raises(ValueError, match="lengths: expected 2 integers, one per row"):
-            forward(layer, torch.zeros(2, L, D), lengths=lengths)
+    layer, inputs = Recurrent(cell=GRUCell(input_size=D, hidden_size=H)), torch.zeros(2, L, D)
+    refused(r"inputs: expected size 3 on axis -1, got shape", layer, torch.zeros(B, L, D + 1))
+    refused("inputs: expected at least one position", layer, torch.zeros(B, 0, D))
+    refused(r"inputs: expected axes \(B L D\), got shape \(11, 3\)", layer, inputs[0])
+    for lengths, expected in (
+        ([4, 12], "values from 0 to 11, got 4 to 12"),
+        ([-1, 3], "values from 0 to 11, got -1 to 3"),
+        ([4], "2 integers, one per row"), ([True, True], "2 integers, one per row"),
+    ):  # fmt: skip
+        refused(f"lengths: expected {expected}", layer, inputs, lengths=torch.tensor(lengths))
+    for kind in (RNNCell, LSTMCell, GRUCell):
+        refused("hidden_size: expected at least 1, got 0", kind, input_size=3, hidden_size=0)
+        cell = kind(input_size=3, hidden_size=2)
+        refused("input: expected size 3 on axis -1", cell, torch.zeros(5, 4))
+        refused(r"input: expected axes \(B D\), got shape \(3,\)", cell, torch.zeros(3))
 
 
-@pytest.mark.parametrize(
-    ("kind", "state", "message"),
-    [
-        # what torch.nn.GRU returns, with its axis of layers, and what would broadcast
-        ("gru", torch.zeros(1, 2, H), r"state: expected shape \(2, 7\), got \(1, 2, 7\)"),
-        ("gru", torch.zeros(1, H), r"state: expected shape \(2, 7\), got \(1, 7\)"),
-        ("gru", torch.zeros(2, H + 1), r"state: expected shape \(2, 7\), got \(2, 8\)"),
-        ("gru", (torch.zeros(2, H),), r"state: expected shape \(2, 7\), got tuple"),
-        ("lstm", torch.zeros(2, H), "state: expected a tuple of 2, got Tensor"),
-        ("lstm", (torch.zeros(2, H),), "state: expected a tuple of 2, got a tuple of 1"),
-        ("lstm", (torch.zeros(2, H), torch.zeros(1, H)), r"state\[1\]: expected shape \(2, 7\)"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "state", "message"), [
+    # what torch.nn.GRU returns, with its axis of layers, and what would broadcast
+    ("gru", torch.zeros(1, 2, H), r"state: expected shape \(2, 7\), got \(1, 2, 7\)"),
+    ("gru", torch.zeros(1, H), r"state: expected shape \(2, 7\), got \(1, 7\)"),
+    ("gru", torch.zeros(2, H + 1), r"state: expected shape \(2, 7\), got \(2, 8\)"),
+    ("gru", (torch.zeros(2, H),), r"state: expected shape \(2, 7\), got tuple"),
+    ("lstm", torch.zeros(2, H), "state: expected a tuple of 2, got Tensor"),
+    ("lstm", (torch.zeros(2, H),), "state: expected a tuple of 2, got a tuple of 1"),
+    ("lstm", (torch.zeros(2, H), torch.zeros(1, H)), r"state\[1\]: expected shape \(2, 7\)"),
+])  # fmt: skip
 def test_a_state_of_another_shape_is_refused(kind: str, state: Any, message: str) -> None:
     layer = Recurrent(cell=KINDS[kind][0](input_size=D, hidden_size=H))
     refused(message, layer, torch.zeros(2, L, D), state)

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 import torch
+from layers import drawn, leaf
 from oracles import same_gradients
 from refusals import refused
 from tolerances import FLOAT64
@@ -17,13 +18,9 @@ from attn_course.nn.embeddings import real_positions
 V, D, H, F, N = 23, 12, 3, 17, 2
 
 
-def count(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
 def on_paper(**sizes: int) -> int:
     with torch.device("meta"):
-        return count(ours.vaswani_like(**sizes))
+        return sum(parameter.numel() for parameter in ours.vaswani_like(**sizes).parameters())
 
 
 def test_one_number_of_words_gives_all_base_sized_rows_of_table_3() -> None:
@@ -51,12 +48,8 @@ def test_one_number_of_words_gives_all_base_sized_rows_of_table_3() -> None:
 
 
 def small(norm_first: bool = False) -> ours.Transformer:
-    model = ours.vaswani_like(
-        vocab_size=V, embed_dim=D, num_heads=H, num_layers=N, hidden_dim=F, norm_first=norm_first
-    )
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.3)
-    return model.double().eval()
+    sizes = {"vocab_size": V, "embed_dim": D, "num_heads": H, "num_layers": N, "hidden_dim": F}
+    return drawn(ours.vaswani_like(**sizes, norm_first=norm_first)).eval()
 
 
 def sentences() -> tuple[Tensor, Tensor]:
@@ -65,10 +58,7 @@ def sentences() -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_stacks_are_those_of_torch(norm_first: bool) -> None:
-    options = {"batch_first": True, "norm_first": norm_first, "dtype": torch.float64}
-    theirs = nn.Transformer(D, H, N, N, F, **options).eval()
-    for parameter in theirs.parameters():
-        nn.init.normal_(parameter, std=0.3)
+    theirs = drawn(nn.Transformer(D, H, N, N, F, batch_first=True, norm_first=norm_first)).eval()
     encoder = ours.TransformerEncoder(
         blocks=[ours.EncoderBlock.from_torch(layer) for layer in theirs.encoder.layers],
         norm=theirs.encoder.norm,
@@ -77,8 +67,7 @@ def test_stacks_are_those_of_torch(norm_first: bool) -> None:
         blocks=[ours.DecoderBlock.from_torch(layer) for layer in theirs.decoder.layers],
         norm=theirs.decoder.norm,
     )
-    source = torch.randn(2, 7, D, dtype=torch.float64, requires_grad=True)
-    target = torch.randn(2, 5, D, dtype=torch.float64, requires_grad=True)
+    source, target = leaf(2, 7, D), leaf(2, 5, D)
     want = theirs(source, target, tgt_mask=torch.ones(5, 5, dtype=torch.bool).triu(1))
     got = decoder(target, encoder(source), is_causal=True)
     assert_close(got, want, **FLOAT64)
@@ -105,7 +94,6 @@ def test_logits_can_have_scale_bias_and_weights_of_their_own() -> None:
     embedding = model.source_embedding
     parts |= {"source_embedding": embedding, "target_embedding": embedding}
     other = ours.Transformer(logits_scale=0.25, logits_bias=True, **parts)
-    assert other.logits_bias is not None
     bias = torch.randn(V, dtype=torch.float64)
     other.logits_bias.data = bias
     want = model(source, decoder_input_ids=target)
@@ -179,7 +167,6 @@ def test_token_embedding_adds_what_it_is_given() -> None:
         vocab_size=V, embed_dim=D, num_token_types=3, norm=nn.LayerNorm(D), scale=2.0
     )
     ids, types = torch.randint(V, (2, 5)), torch.randint(3, (2, 5))
-    assert embedding.token_types is not None
     want = 2 * embedding.tokens.weight[ids] + embedding.token_types.weight[types]
     assert_close(embedding(ids, token_types=types), nn.functional.layer_norm(want, (D,)))
     first = 2 * embedding.tokens.weight[ids] + embedding.token_types.weight[0]

@@ -1,11 +1,12 @@
 """The Vision Transformer and its rival: written out, against torch's blocks, counts, refusals."""
 
 import copy
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from mutation import mutant
+from layers import drawn, leaf
 from oracles import same_gradients
 from refusals import refused
 from tolerances import FLOAT64
@@ -25,31 +26,17 @@ from attn_course.nn.vision import (
     SinusoidalGridPositions,
 )
 
-MODULE = "attn_course.nn.vision"
 SMALL: dict[str, Any] = {
-    "image_size": (6, 10),
-    "patch_size": (3, 2),
-    "num_channels": 3,
-    "embed_dim": 20,
-    "num_heads": 5,
-    "num_layers": 2,
-    "hidden_dim": 13,
-    "num_classes": 7,
-}
-
-
-def drawn(model: nn.Module) -> Any:
-    """The model in float64 with every weight drawn anew."""
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.5)
-    return model.double().eval()
+    "image_size": (6, 10), "patch_size": (3, 2), "num_channels": 3, "embed_dim": 20,
+    "num_heads": 5, "num_layers": 2, "hidden_dim": 13, "num_classes": 7,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("pool", ["class", "mean"])
 @pytest.mark.parametrize("position", ["learned", "sinusoidal"])
 def test_it_is_torchs_encoder_over_strided_convolution(pool: Any, position: Any) -> None:
     model = drawn(ours.vit_like(**SMALL, pool=pool, position=position))
-    images = torch.randn(2, 3, 6, 10, dtype=torch.float64, requires_grad=True)
+    images = leaf(2, 3, 6, 10)
     embedding, projection = model.embedding, model.embedding.projection
     kernel = projection.weight.view(20, 3, 3, 2)
     x = F.conv2d(images, kernel, projection.bias, stride=(3, 2)).flatten(2).mT
@@ -142,35 +129,27 @@ def test_it_starts_with_a_head_of_zeros_and_tokens_that_differ() -> None:
     assert float(hidden.std(1).min().detach()) > 0
 
 
-def test_impossible_vision_transformers_are_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"image_size: expected sides that are multiples .*, got \(7, 10\)"
-    ):
-        ours.vit_like(**(SMALL | {"image_size": (7, 10)}))
-    with pytest.raises(ValueError, match="position: expected 'learned' or 'sinusoidal', got 'no'"):
-        mutant(MODULE, "vit_like", "def ", "def ")(**SMALL, position="no")  # types unchecked
-    model = ours.vit_like(**SMALL)
-    refused("images: expected size 3 on axis 1", model, torch.zeros(2, 1, 6, 10))
-    refused("images: expected sides that are multiples", model, torch.zeros(2, 3, 6, 11))
-    with pytest.raises(ValueError, match=r"images: expected torch.float32, got torch.float64"):
-        model(torch.zeros(2, 3, 6, 10, dtype=torch.float64))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert model(torch.zeros(2, 3, 6, 10, dtype=torch.bfloat16)).isfinite().all()
-    embedding = PatchEmbedding(patch_size=2, num_channels=1, embed_dim=4, class_token=False)
-    with pytest.raises(ValueError, match="pool: expected 'mean' where there is no class token"):
-        ours.VisionTransformer(embedding=embedding, encoder=ours.TransformerEncoder(blocks=[]))
-    with pytest.raises(ValueError, match="pool: expected 'class' or 'mean', got 'last'"):
-        mutant(MODULE, "VisionTransformer", "def ", "def ")(
-            embedding=embedding, encoder=ours.TransformerEncoder(blocks=[]), pool="last"
-        )
-    with pytest.raises(ValueError, match="embed_dim: expected a positive multiple of 4"):
-        SinusoidalGridPositions(embed_dim=6)(2, 2)
-
-
 @pytest.mark.usefixtures("unchecked")
-def test_images_of_whole_numbers_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"images: expected a floating point tensor, got torch.ui"):
-        ours.vit_like(**SMALL)(torch.zeros(2, 3, 6, 10, dtype=torch.uint8))
+def test_impossible_vision_transformers_are_refused() -> None:
+    make = partial(ours.vit_like, **SMALL)
+    message = r"image_size: expected sides that are multiples .*, got \(7, 10\)"
+    refused(message, make, image_size=(7, 10))
+    refused("position: expected 'learned' or 'sinusoidal', got 'no'", make, position="no")
+    model, images = make(), torch.zeros(2, 3, 6, 10)
+    refused("images: expected size 3 on axis 1", model, images[:, :1])
+    refused("images: expected sides that are multiples", model, torch.zeros(2, 3, 6, 11))
+    refused(r"images: expected torch.float32, got torch.float64", model, images.double())
+    refused(r"images: expected a floating point tensor, got torch.ui", model, images.byte())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert model(images.bfloat16()).isfinite().all()
+    embedding = PatchEmbedding(patch_size=2, num_channels=1, embed_dim=4, class_token=False)
+    parts = {"embedding": embedding, "encoder": ours.TransformerEncoder(blocks=[])}
+    message = "pool: expected 'mean' where there is no class token"
+    refused(message, ours.VisionTransformer, **parts)
+    message = "pool: expected 'class' or 'mean', got 'last'"
+    refused(message, ours.VisionTransformer, **parts, pool="last")
+    positions = SinusoidalGridPositions(embed_dim=6)
+    refused("embed_dim: expected a positive multiple of 4", positions, 2, 2)
 
 
 def test_multi_head_attention_is_a_convolution() -> None:
@@ -179,7 +158,7 @@ def test_multi_head_attention_is_a_convolution() -> None:
         convolution = nn.Conv2d(
             3, 3, sides, padding=(sides[0] // 2, sides[1] // 2), padding_mode="replicate"
         ).double()
-        images = torch.randn(2, 3, 7, 4, dtype=torch.float64, requires_grad=True)
+        images = leaf(2, 3, 7, 4)
         attention = ours.attention_from_convolution(convolution, image_size=(7, 4))
         assert attention.num_heads == sides[0] * sides[1]
         wanted = convolution(images)
@@ -189,17 +168,16 @@ def test_multi_head_attention_is_a_convolution() -> None:
 
 
 def test_other_convolutions_and_images_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"convolution\.padding_mode: expected 'replicate'"):
-        ours.attention_from_convolution(nn.Conv2d(1, 1, 3, padding=1), image_size=4)
-    with pytest.raises(ValueError, match=r"convolution\.out_channels: expected 3, got 5"):
-        ours.attention_from_convolution(nn.Conv2d(3, 5, 3, padding=1), image_size=4)
-    with pytest.raises(ValueError, match=r"convolution.stride: expected \(1, 1\), got \(2, 2\)"):
-        ours.attention_from_convolution(
-            nn.Conv2d(1, 1, 3, 2, padding=1, padding_mode="replicate"), image_size=4
-        )
-    positions = ShiftPositions(image_size=(2, 3), kernel_size=3)
-    with pytest.raises(ValueError, match="query_positions: expected size 6 on axis -1"):
-        positions.bias(torch.arange(7), torch.arange(6))
+    make = partial(ours.attention_from_convolution, image_size=4)
+    for message, convolution in (
+        (r"padding_mode: expected 'replicate'", nn.Conv2d(1, 1, 3, padding=1)),
+        (r"out_channels: expected 3, got 5", nn.Conv2d(3, 5, 3, padding=1)),
+        (r"stride: expected \(1, 1\), got \(2, 2\)",
+         nn.Conv2d(1, 1, 3, 2, padding=1, padding_mode="replicate")),
+    ):  # fmt: skip
+        refused(rf"convolution\.{message}", make, convolution)
+    bias = ShiftPositions(image_size=(2, 3), kernel_size=3).bias
+    refused("query_positions: expected size 6 on axis -1", bias, torch.arange(7), torch.arange(6))
 
 
 def test_a_residual_network_is_its_formula() -> None:
@@ -237,18 +215,15 @@ def test_what_a_residual_network_sees(dilations: tuple[int, ...], sees: int) -> 
         if isinstance(part, nn.GroupNorm):
             parent = model.get_submodule(name.rpartition(".")[0])
             setattr(parent, name.rpartition(".")[2], nn.Softplus())
-    stem, blocks = model.stem, model.blocks
-    for _, part in blocks.named_children():
-        assert isinstance(part, PreActivationBlock)
-    images = torch.randn(1, 1, 41, 41, dtype=torch.float64, requires_grad=True)
-    output = blocks(stem(images))[0, :, 20, 20].square().sum()
+    images = leaf(1, 1, 41, 41)
+    output = model.blocks(model.stem(images))[0, :, 20, 20].square().sum()
     (gradient,) = torch.autograd.grad(output, images)
     rows = gradient[0, 0].abs().sum(1).nonzero().flatten()
     assert int(rows.max() - rows.min()) + 1 == sees
 
 
 def test_impossible_networks_are_refused() -> None:
-    with pytest.raises(ValueError, match="kernel_size: expected an odd number, got 2"):
-        StandardizedConv2d(in_channels=1, out_channels=1, kernel_size=2)
-    with pytest.raises(ValueError, match="dilations: expected one for each of at least one width"):
-        ours.ResidualNetwork(widths=(8, 8), dilations=(1,))
+    make = partial(StandardizedConv2d, in_channels=1, out_channels=1)
+    refused("kernel_size: expected an odd number, got 2", make, kernel_size=2)
+    message = "dilations: expected one for each of at least one width"
+    refused(message, ours.ResidualNetwork, widths=(8, 8), dilations=(1,))

@@ -142,22 +142,21 @@ def test_alignment_metrics_by_hand() -> None:
     ("mass[known].double()", "mass.double()"),
 ])  # fmt: skip
 def test_metric_oracle_rejects_a_changed_line(old: str, new: str) -> None:
-    error = mutant("attn_course.train.metrics", "alignment_error_rate", old, new)
-    mass = mutant("attn_course.train.metrics", "alignment_mass", old, new)
+    names = ("alignment_error_rate", "alignment_mass")
+    wrong = [mutant("attn_course.train.metrics", name, old, new) for name in names]
     with pytest.raises(AssertionError):
-        check_metrics(error, mass)
+        check_metrics(*wrong)
 
 
-def test_bad_alignments_are_refused() -> None:
-    for metric in (alignment_error_rate.__wrapped__, alignment_mass.__wrapped__):
-        refused("alignment: expected one source position per target", metric, WEIGHTS, KNOWN[:, :3])
-        with pytest.raises(ValueError, match="alignment: expected places from -1 to 2, got 0 to 3"):
-            metric(WEIGHTS, torch.full_like(KNOWN, 3).index_fill(0, torch.tensor(0), 0))
-        with pytest.raises(ValueError, match="alignment: expected at least one known position"):
-            metric(WEIGHTS, torch.full_like(KNOWN, -1))
-        refused("weights: expected numbers, got NaN", metric, WEIGHTS * torch.nan, KNOWN)
-
-
-def test_places_are_integers() -> None:
-    with pytest.raises(ValueError, match=r"alignment: expected integers, got torch\.float32"):
-        alignment_error_rate.__wrapped__(torch.rand(1, 2, 3), torch.tensor([[0.0, 1.5]]))
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("metric", [alignment_error_rate, alignment_mass])
+def test_bad_alignments_are_refused(metric: Callable[..., float]) -> None:
+    refused("alignment: expected one source position per target", metric, WEIGHTS, KNOWN[:, :3])
+    outside, unknown = torch.full_like(KNOWN, 3), torch.full_like(KNOWN, -1)
+    outside[0] = 0
+    refused("alignment: expected places from -1 to 2, got 0 to 3", metric, WEIGHTS, outside)
+    refused("alignment: expected at least one known position", metric, WEIGHTS, unknown)
+    refused("weights: expected numbers, got NaN", metric, WEIGHTS * torch.nan, KNOWN)
+    real = torch.tensor([[0.0, 1.5]])
+    message = r"alignment: expected integers, got torch\.float32"
+    refused(message, metric, torch.rand(1, 2, 3), real)

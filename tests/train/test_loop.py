@@ -1,5 +1,6 @@
 """The loop does what it says, and a resumed run is the run that was never stopped."""
 
+import contextlib
 import itertools
 import math
 import os
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +105,13 @@ def assert_same_run(first, second) -> None:
     same_state(ours, theirs, rtol=0, atol=0)
     assert (first[2].loss, first[2].grad_norm) == (second[2].loss, second[2].grad_norm)
     assert (first[2].lr, first[2].evaluations) == (second[2].lr, second[2].evaluations)
+
+
+@contextlib.contextmanager
+def unchanged(model: nn.Module) -> Iterator[None]:
+    before = [parameter.clone() for parameter in model.parameters()]
+    yield
+    assert all(map(torch.equal, model.parameters(), before))
 
 
 class Killed(BaseException):
@@ -392,10 +401,9 @@ def test_fit_says_before_the_first_step_that_the_checkpoint_cannot_be_written(tm
 @pytest.mark.parametrize("rate", [math.nan, math.inf, -0.1])
 def test_fit_refuses_a_schedule_that_gives_no_rate_before_it_harms_the_model(rate):
     made = build()
-    before = [parameter.clone() for parameter in made[0].parameters()]
     message = r"^schedule: expected a rate >= 0 at step 0, got"
-    refused(message, run, 2, made=made, schedule=lambda step: rate)
-    assert all(map(torch.equal, made[0].parameters(), before))
+    with unchanged(made[0]):
+        refused(message, run, 2, made=made, schedule=lambda step: rate)
 
 
 def test_fit_refuses_another_optimizer_and_changes_nothing(tmp_path):
@@ -409,9 +417,8 @@ def test_fit_refuses_another_optimizer_and_changes_nothing(tmp_path):
          r"optimizer: expected that of .*, with groups of \[\d+\] parameters, got \[1, 1"),
     ):  # fmt: skip
         model, _ = build()
-        before = [parameter.clone() for parameter in model.parameters()]
-        refused(message, run, 9, path, made=(model, build_other(model)), resume=True)
-        assert all(map(torch.equal, model.parameters(), before))
+        with unchanged(model):
+            refused(message, run, 9, path, made=(model, build_other(model)), resume=True)
         assert path.read_bytes() == saved
     # written before checkpoints named their optimizer
     old = load_checkpoint(path)
@@ -425,20 +432,13 @@ def test_fit_refuses_another_optimizer_and_changes_nothing(tmp_path):
 
 def test_fit_refuses_a_model_of_other_sizes_and_leaves_it_as_it_was(tmp_path):
     path = tmp_path / "run.pt"
-    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2))
-    train = {"steps": 1, "checkpoint_path": path}
-
-    def loss(model: nn.Module, batch: Tensor) -> Tensor:
-        return model(batch).square().sum()
-
-    batches = [torch.ones(1, 2)]
-    fit(model, batches, loss, optimizer=torch.optim.Adam(model.parameters()), **train)
-    other = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 5))
-    before = [parameter.clone() for parameter in other.parameters()]
-    with pytest.raises(ValueError, match=r"1.weight of shape \(2, 3\), got shape \(5, 3\)"):
-        fit(other, batches, loss, optimizer=torch.optim.Adam(other.parameters()), resume=True,
-            **train)  # fmt: skip
-    assert all(map(torch.equal, other.parameters(), before))
+    model, other = (nn.Sequential(nn.Linear(2, 3), nn.Linear(3, size)) for size in (2, 5))
+    batches, options = [torch.ones(1, 2)], {"loss": lambda model, x: model(x).square().sum()}
+    run(1, path, made=(model, torch.optim.Adam(model.parameters())), batches=batches, **options)
+    options |= {"made": (other, torch.optim.Adam(other.parameters())), "resume": True}
+    message = r"1.weight of shape \(2, 3\), got shape \(5, 3\)"
+    with unchanged(other):
+        refused(message, run, 1, path, batches=batches, **options)
 
 
 def test_fit_refuses_an_optimizer_of_another_model():

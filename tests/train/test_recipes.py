@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from attn_course.cli import app
 from attn_course.data import PAD
-from attn_course.train import teacher_forcing_loss, token_loss
+from attn_course.train import teacher_forcing_loss
 from attn_course.train.recipes import RECIPES, by_length, evaluate, report, run_recipe
 
 
@@ -112,24 +112,3 @@ def test_train_command_says_that_the_folder_cannot_be_written(tmp_path):
         asked = CliRunner().invoke(app, ["train", "reversal", "--steps", "2", "--out", str(folder)])
         assert asked.exit_code == 2
         assert "folder: expected a file that can be written" in asked.stderr
-
-
-def test_token_loss_counts_real_ids_only_and_costs_nothing_without_any():
-    logits = torch.randn(3, 5, 7, dtype=torch.float64, requires_grad=True)
-    target = torch.randint(1, 7, (3, 5))
-    target[0, 2:], target[2, 4] = 0, 0
-    real = [(b, t) for b in range(3) for t in range(5) if target[b, t]]
-    logs = logits.detach().log_softmax(-1)
-    by_hand = -sum(float(logs[b, t, target[b, t]]) for b, t in real) / len(real)
-    loss = token_loss(logits, target)
-    assert float(loss) == pytest.approx(by_hand, rel=1e-12)
-    (grad,) = torch.autograd.grad(loss, logits)
-    assert (grad[target == 0] == 0).all()
-    assert (grad[target != 0] != 0).all()
-    # the same rows with 0 and 6 exchanged, in the ids and in the logits
-    swap = torch.tensor([6, 1, 2, 3, 4, 5, 0])
-    swapped = token_loss(logits[..., swap], swap[target], pad=6)
-    assert float(swapped) == pytest.approx(by_hand, rel=1e-12)
-    nothing = token_loss(logits, torch.full((3, 5), 4), pad=4)
-    assert nothing == 0
-    assert (torch.autograd.grad(nothing, logits)[0] == 0).all()

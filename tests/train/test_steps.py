@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from layers import drawn
 from refusals import refused
 from torch import Generator, Tensor
 from torch.testing import assert_close
@@ -21,18 +22,14 @@ V, B, BOS, EOS = 13, 3, 1, 2
 
 @pytest.fixture
 def language_model() -> Any:
-    model = gpt2_like(vocab_size=V, max_length=41, embed_dim=10, num_heads=5, num_layers=2)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
-    return model.double().eval()
+    sizes = {"vocab_size": V, "embed_dim": 10, "num_heads": 5, "num_layers": 2}
+    return drawn(gpt2_like(max_length=41, **sizes), std=0.5).eval()
 
 
 @pytest.fixture
 def transformer() -> Any:
-    model = vaswani_like(vocab_size=V, embed_dim=10, num_heads=5, num_layers=2, hidden_dim=7)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.7)
-    return model.double().eval()
+    sizes = {"vocab_size": V, "embed_dim": 10, "num_heads": 5, "num_layers": 2}
+    return drawn(vaswani_like(hidden_dim=7, **sizes), std=0.7).eval()
 
 
 def reading_again(model: Any, prompt: Tensor) -> tuple[Any, Any]:
@@ -55,9 +52,8 @@ def translating_again(model: Any, source: Tensor, mask: Tensor) -> tuple[Any, An
 
 
 def same(a: Any, b: Any) -> None:
-    assert torch.equal(a.tokens, b.tokens)
-    assert torch.equal(a.lengths, b.lengths)
-    assert torch.equal(a.finished, b.finished)
+    for name in ("tokens", "lengths", "finished"):
+        assert torch.equal(getattr(a, name), getattr(b, name)), name
     assert_close(a.scores, b.scores, rtol=1e-9, atol=1e-9)
 
 
@@ -82,13 +78,14 @@ def test_an_encoder_decoder_decodes_alike_with_and_without_a_cache(transformer: 
     options: dict[str, Any] = {"bos": BOS, "eos": EOS, "max_length": 5}
     start = start_from_source(transformer, source, mask)
     same(greedy_decode(start.step, start.state, **options), greedy_decode(step, state, **options))
+    options |= {"beam_size": 3, "length_penalty": 0.6}
     start = start_from_source(transformer, source, mask)
-    found = beam_search(start.step, start.state, beam_size=3, length_penalty=0.6, **options)
-    same(found, beam_search(step, state, beam_size=3, length_penalty=0.6, **options))
+    found = beam_search(start.step, start.state, **options)
+    same(found, beam_search(step, state, **options))
     # and a row in the batch is the row alone, without its padding
     for row, length in enumerate((7, 3, 5)):
         start = start_from_source(transformer, source[row : row + 1, :length])
-        alone = beam_search(start.step, start.state, beam_size=3, length_penalty=0.6, **options)
+        alone = beam_search(start.step, start.state, **options)
         assert_close(alone.scores[0], found.scores[row], rtol=1e-9, atol=1e-9)
 
 
