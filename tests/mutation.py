@@ -31,6 +31,16 @@ def changes(**of: list[tuple[str, str]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("name", "old", "new"), rows)
 
 
+def passes(checks: dict[str, Callable[[Any], object]], of: Any) -> Any:
+    """A test for each check that what ``of`` calls by its name passes it."""
+
+    @pytest.mark.parametrize("name", checks)
+    def test(name: str) -> None:
+        checks[name](getattr(of, name))
+
+    return test
+
+
 def rejects(check: Callable[[Any], object], wrong: Any, error: Any = REJECTED) -> Any:
     """A test that the check fails with ``error`` for each wrong function of a list or a dict."""
     by_name = wrong if isinstance(wrong, dict) else dict(enumerate(wrong))
