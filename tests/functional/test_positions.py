@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from mutation import changes, mutant, passes
+from mutation import mutant, passes, rejects_changes
 from oracles import by_numpy, gradient
 from refusals import refuses
 from tolerances import BFLOAT16_ROUNDING, FLOAT64
@@ -198,7 +198,9 @@ ORACLES = {
 test_function_agrees_with_every_oracle = passes(ORACLES, functional)
 
 
-@changes(
+test_oracles_reject_a_changed_line = rejects_changes(
+    ORACLES,
+    MODULE,
     sinusoidal_positions=[
         ("torch.stack([sine, angles.cos()]", "torch.stack([angles.cos(), sine]"),
         ("base ** (-pair / embed_dim)", "base ** (-pair / 2 / embed_dim)"),
@@ -249,9 +251,6 @@ test_function_agrees_with_every_oracle = passes(ORACLES, functional)
         ("distance < exact, distance", "distance <= exact + 1, distance"),
     ],
 )
-def test_oracles_reject_a_changed_line(name: str, old: str, new: str) -> None:
-    with pytest.raises((AssertionError, RuntimeError)):
-        ORACLES[name](mutant(MODULE, name, old, new))
 
 
 def plain(name: str) -> Any:
@@ -269,10 +268,7 @@ test_bad_arguments_are_refused = refuses(
     (lambda: plain("rope_frequencies")(7), "head_dim: expected a positive even number, got 7"),
     (lambda: plain("scaled_base")(1e4, 2.0, 2), "head_dim: expected at least 4, got 2"),
     (lambda: plain("linear_scaling")(X[0, 0, 0], factor=0.0), "factor: expected more than 0"),
-    (
-        lambda: LLAMA(low_freq_factor=4.0),
-        "high_freq_factor: .* than low_freq_factor = 4.0, got 4.0",
-    ),
+    (lambda: LLAMA(low_freq_factor=4.0), "high_freq_factor: .* low_freq_factor = 4.0, got 4.0"),
     (lambda: ROPE(X.long(), torch.arange(5)), "x: expected a floating point tensor"),
     (lambda: ROPE(X[0, 0, 0], torch.arange(4)), r"x: expected axes \(..., L, E\)"),
     (lambda: ROPE(X, torch.zeros(3, 5)), r"positions: expected shape \(5,\) or"),

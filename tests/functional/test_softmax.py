@@ -38,9 +38,8 @@ def check_plain(name: str, function: Function) -> None:
         ours = function(scores, dim=dim)
         assert_close(ours, getattr(by_numpy, name)(scores, dim), **FLOAT64)
         assert_close(ours, theirs(scores, dim=dim), **FLOAT64)
-        assert_close(
-            gradient(function, scores, dim=dim), gradient(theirs, scores, dim=dim), **FLOAT64
-        )
+        found, wanted = (gradient(one, scores, dim=dim) for one in (function, theirs))
+        assert_close(found, wanted, **FLOAT64)
     assert_close(function(HARD), theirs(HARD, dim=-1))
     assert_close(gradient(function, HARD), gradient(theirs, HARD, dim=-1))
     half = (5 * torch.randn(11, 131)).to(torch.bfloat16)
@@ -205,17 +204,6 @@ def test_empty_rows() -> None:
     assert functional.masked_softmax(nothing, mask).shape == (3, 0)
     assert_close(functional.logsumexp(nothing), torch.full((3,), -torch.inf))
     assert_close(by_numpy.logsumexp(np.zeros((3, 0))).float(), torch.full((3,), -torch.inf))
-
-
-def test_inputs_are_left_alone() -> None:
-    scores = torch.randn(3, 5)
-    mask = torch.rand(3, 5) < 0.5
-    before, mask_before = scores.clone(), mask.clone()
-    for name in NAMES:
-        getattr(functional, name)(scores)
-    functional.masked_softmax(scores, mask)
-    assert torch.equal(scores, before)
-    assert torch.equal(mask, mask_before)
 
 
 @pytest.mark.parametrize(
