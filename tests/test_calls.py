@@ -71,14 +71,8 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.ChunkSelfAttention(**heads, dropout=-1.0), "dropout: expected a chance"),
     (lambda: nn.LSHSelfAttention(**heads, dropout=True + 1), "dropout: expected a chance"),
     (lambda: nn.MultiHeadAttention(**heads, position="rope"), "position: expected rotations or"),
-    (
-        lambda: nn.MultiHeadAttention(**heads, position=learned),
-        "LearnedPositions, go into TokenEmb",
-    ),
-    (
-        lambda: embed(position=nn.RotaryPositions()),
-        "rotations and biases go into MultiHeadAttention",
-    ),
+    (lambda: nn.MultiHeadAttention(**heads, position=learned), "LearnedPositions, go into Token"),
+    (lambda: embed(position=nn.RotaryPositions()), "rotations and biases go into MultiHead"),
     (lambda: nn.EncoderBlock(attention=nn.MultiHeadAttention, attention_norm=norm), "a module"),
     (lambda: part(attention=attend), "attention: expected a function that makes one for each"),
     (lambda: gpt.new_cache(16), "make: expected a function that makes .* got 16"),

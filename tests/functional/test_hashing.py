@@ -137,9 +137,8 @@ def test_buckets_are_the_nearest_directions() -> None:
     assert both.flatten().tolist() == [0, 0, 1, 2]
     factors = random_rotations(H, E, n_buckets=(4, 6), n_hashes=2, dtype=torch.float64)
     joined = lsh_buckets(vectors, factors, n_buckets=(4, 6))
-    first, second = (
-        lsh_buckets(vectors, part.contiguous()) for part in factors.split([2, 3], dim=-1)
-    )
+    parts = factors.split([2, 3], dim=-1)
+    first, second = (lsh_buckets(vectors, part.contiguous()) for part in parts)
     assert torch.equal(joined, first + 4 * second)
 
 
@@ -197,10 +196,7 @@ test_what_does_not_fit_is_refused = refuses(
     (lambda q, v, b: lsh_attention(q, v, b, chunk_size=0), "chunk_size"),
     (lambda q, v, b: LSH(q, v[:, :, 1:], b), "value: expected size"),
     (lambda q, v, b: LSH(q, v, b[:, :1]), "buckets: expected size"),
-    (
-        lambda q, v, b: LSH(q, v, b, padding_mask=REAL > 0),
-        "padding_mask: expected a boolean mask of",
-    ),
+    (lambda q, v, b: LSH(q, v, b, padding_mask=REAL > 0), "padding_mask: expected a boolean mask"),
     (lambda q, v, b: lsh_buckets(q, torch.randn(H, E + 1, 1, 2)), "rotations: expected size"),
     (lambda q, v, b: lsh_buckets(q, torch.randn(H, E, 1, 2), n_buckets=(2, 4)), "expected size 3"),
     (lambda q, v, b: chunk_attention(q, q, v, chunk_size=0), "chunk_size"),
@@ -231,9 +227,8 @@ def test_no_text_and_no_examples(crossing: bool) -> None:
 
 def test_half_precision_is_rounded_once() -> None:
     query, value, buckets = rows(11)
-    half = lsh_attention(query.bfloat16(), value.bfloat16(), buckets, chunk_size=4)
+    query, value = query.bfloat16(), value.bfloat16()
+    half = lsh_attention(query, value, buckets, chunk_size=4)
     assert half.dtype == torch.bfloat16
-    want = lsh_attention(
-        query.bfloat16().double(), value.bfloat16().double(), buckets, chunk_size=4
-    )
+    want = lsh_attention(query.double(), value.double(), buckets, chunk_size=4)
     assert_close(half.double(), want, rtol=0.03, atol=0.03)

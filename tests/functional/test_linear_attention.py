@@ -79,10 +79,9 @@ def check_with_nan(attention: Callable[..., Tensor]) -> None:
     value = torch.tensor([1.0, 3.0, torch.nan, torch.inf]).reshape(1, 1, 4, 1).requires_grad_()
     real = torch.tensor([[True, True, False, False]])
     same = {"feature_map": torch.ones_like, "padding_mask": real}
-    assert (attention(torch.ones(1, 1, 4, 1), value, value, **same) == 2).all()
-    output = attention(
-        torch.ones(1, 1, 4, 1), value, value, feature_map=torch.exp, padding_mask=real
-    )
+    one = torch.ones(1, 1, 4, 1)
+    assert (attention(one, value, value, **same) == 2).all()
+    output = attention(one, value, value, feature_map=torch.exp, padding_mask=real)
     assert torch.autograd.grad(output.sum(), value)[0].isfinite().all()
 
 
@@ -203,20 +202,14 @@ def test_orthogonal_directions_are_less_noisy() -> None:
 
 def test_it_stands_where_torchs_attention_stands() -> None:
     attend: AttentionFn = linear_attention_fn(chunk_size=3)
-    query, key, value = (torch.randn(B, H, S, E) for _ in range(3))
+    heads = torch.randn(3, B, H, S, E)
     real = torch.ones(B, S, dtype=torch.bool)
     real[0, 4:] = False
-    inputs = (query, key, value)
-    assert_close(
-        attend(query, key, value, is_causal=True), linear_attention(*inputs, is_causal=True)
-    )
-    assert_close(
-        attend(query, key, value, real[:, None, None]), linear_attention(*inputs, padding_mask=real)
-    )
+    assert_close(attend(*heads, is_causal=True), linear_attention(*heads, is_causal=True))
+    assert_close(attend(*heads, real[:, None, None]), linear_attention(*heads, padding_mask=real))
     for options in ({"scale": 1.0}, {"dropout_p": 0.1}, {"enable_gqa": True}):
-        refused("scale, dropout_p, enable_gqa", attend, query, key, value, **options)
-    with pytest.raises(ValueError, match="attn_mask: expected a boolean padding mask"):
-        attend(query, key, value, torch.ones(S, S, dtype=torch.bool))
+        refused("scale, dropout_p, enable_gqa", attend, *heads, **options)
+    refused("attn_mask: expected a boolean padding mask", attend, *heads, torch.ones(S, S) > 0)
 
 
 def delta_inputs(length: int) -> tuple[Tensor, ...]:

@@ -97,13 +97,7 @@ test_what_does_not_fit_is_refused = refuses(
     (lambda x, mix: _project_length(x, mix, torch.ones(B, S)), PADDING),
     (lambda x, mix: _project_length(x, mix, torch.ones(B, S - 1) > 0), PADDING),
     (lambda x, mix: _project_length(x, mix, torch.ones(1, S) > 0), PADDING),
-    (
-        lambda x, mix: _project_length(x, mix.tolist()),
-        "projection: expected a torch tensor, got list",
-    ),
-    (
-        lambda x, mix: linformer_attention(x, x, x[:, :, 1:], mix, mix),
-        "value: expected size 7 on axis 2",
-    ),
+    (lambda x, mix: _project_length(x, mix.tolist()), "projection: expected a torch tensor"),
+    (lambda x, mix: linformer_attention(x, x, x[:, :, 1:], mix, mix), "value: expected size 7"),
     given=lambda: (torch.randn(B, H, S, E), torch.randn(K, N)),
 )

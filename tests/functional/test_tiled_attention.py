@@ -30,13 +30,9 @@ def check(attention: object, inputs: tuple[Tensor, ...], **options: object) -> N
     found = attention(*asked, **options, **tiles)  # type: ignore[operator]
     exact = [x.clone().requires_grad_() for x in inputs]
     expected = attention_with_lse(*exact, **options)  # type: ignore[arg-type]
-    push = [torch.randn_like(x) for x in expected]
+    push, grad = [torch.randn_like(x) for x in expected], torch.autograd.grad
     assert_close(found, expected, **FLOAT64)
-    assert_close(
-        torch.autograd.grad(found, asked, push),
-        torch.autograd.grad(expected, exact, push),
-        **FLOAT64,
-    )
+    assert_close(grad(found, asked, push), grad(expected, exact, push), **FLOAT64)
 
 
 @pytest.mark.parametrize("tiles", [(1, 1), (3, 2), (5, 64), (64, 5), (64, 64)])
@@ -110,10 +106,7 @@ test_the_oracle_rejects_planted_mistakes = rejects_changes(
 
 
 test_bad_tiles_heads_and_sizes_are_refused = refuses(
-    (
-        lambda q, k, v: tiled_attention(q, k[:, :2], v[:, :2]),
-        "key: expected 4 heads on axis 1, got 2",
-    ),
+    (lambda q, k, v: tiled_attention(q, k[:, :2], v[:, :2]), "key: expected 4 heads .* got 2"),
     (lambda q, k, v: tiled_attention(q, k, v, key_tile=0), "key_tile: expected at least 1, got 0"),
     (lambda q, k, v: tiled_attention(q, k[..., 1:], v), "key: expected size 4 on axis 3"),
     (lambda q, k, v: tiled_attention(q, k, v[:, :, 1:]), "value: expected size 5 on axis 2"),

@@ -46,9 +46,8 @@ def check_unpatchify(function: Function) -> None:
         patches = functional.patchify(images, size)
         assert torch.equal(function(patches, (6, 10), size), images)
     patches = randn(2, 6, 30)
-    same_as_reference(
-        function(patches, (6, 10), (2, 5)), reference.unpatchify(patches, (6, 10), (2, 5))
-    )
+    sizes = (6, 10), (2, 5)
+    same_as_reference(function(patches, *sizes), reference.unpatchify(patches, *sizes))
 
 
 def check_positions(function: Function) -> None:
