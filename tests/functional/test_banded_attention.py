@@ -83,7 +83,7 @@ def check(attention: Callable[..., Tensor], seeds: range) -> None:
 
 
 @pytest.mark.parametrize("form", [sliding_window_attention, sliding_window_attention.__wrapped__])
-def test_output_and_gradients_are_those_of_full_attention_under_the_mask(
+def test_output_and_gradients_are_those_of_full_attention_under_a_mask(
     form: Callable[..., Tensor],
 ) -> None:
     check(form, range(40))
@@ -122,12 +122,10 @@ def test_the_band_is_what_numpy_walks() -> None:
             "is_causal": causal,
             "symmetric": seed % 3 != 0,
         }
-        real, chosen = torch.rand(2, length) < 0.7, torch.rand(2, length) < 0.3
-        got = sliding_window_attention(*rows, real[:, None, None], global_mask=chosen, **options)
-        want = by_numpy.sliding_window_attention(
-            *rows, real[:, None, None], global_mask=chosen, **options
-        )
-        assert_close(got, want)
+        real, chosen = torch.rand(2, 1, 1, length) < 0.7, torch.rand(2, length) < 0.3
+        options |= {"global_mask": chosen}
+        got = sliding_window_attention(*rows, real, **options)
+        assert_close(got, by_numpy.sliding_window_attention(*rows, real, **options))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -214,10 +212,7 @@ def test_second_derivatives_are_those_of_the_equation(options: dict[str, Any]) -
 
 test_bad_input_is_refused_by_name = refuses(
     (partial(window, window_size=4), "window_size: expected an odd positive number, got 4"),
-    (
-        partial(window, window_size=0, is_causal=True),
-        "window_size: expected a positive number, got 0",
-    ),
+    (partial(window, window_size=0, is_causal=True), "window_size: .* a positive number, got 0"),
     (partial(window, dilation=0), "dilation: expected positive numbers, got 0"),
     (partial(window, dilation=[1, 2, 3]), "dilation: expected one for each of 2 heads"),
     (partial(window, dropout_p=0.1), "dropout_p: expected 0"),
