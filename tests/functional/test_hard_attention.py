@@ -98,11 +98,8 @@ def test_weights_that_are_no_shares_are_refused(bad: list[float]) -> None:
 
 @pytest.mark.parametrize("bad", [[0.5, 1.0], [-0.1, 0.5], [0.5]])
 def test_numbers_outside_the_unit_interval_are_refused(bad: list[float]) -> None:
-    call, said = (
-        sample_attention.__wrapped__,
-        r"uniform: expected numbers in \[0, 1\) of shape \(2,\)",
-    )
-    refused(said, call, torch.ones(2, 3), uniform=torch.tensor(bad))
+    said = r"uniform: expected numbers in \[0, 1\) of shape \(2,\)"
+    refused(said, sample_attention.__wrapped__, torch.ones(2, 3), uniform=torch.tensor(bad))
 
 
 def test_an_empty_row_draws_nothing() -> None:
@@ -209,9 +206,7 @@ def exact_gradient(scores: Tensor, rewards: Tensor) -> Tensor:
 
 def check_estimator(estimate: Function) -> None:
     """All oracles for score_function_gradient: by hand, NumPy, and its mean by enumeration."""
-    by_hand = estimate(
-        torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.0, 1.0, 0.0]), torch.tensor(10.0), 4.0
-    )
+    by_hand = estimate(torch.tensor([0.5, 0.3, 0.2]), torch.eye(3)[1], torch.tensor(10.0), 4.0)
     assert_close(by_hand, torch.tensor([-3.0, 4.2, -1.2]))
     weights = weights_of(3, 5, 7)
     sample, reward = sample_attention(weights), torch.randn(3, 5, dtype=torch.float64)
@@ -383,9 +378,7 @@ test_what_does_not_fit_is_refused = refuses(
 
 
 @pytest.mark.parametrize("shape", [(5, 1), (1, 5), (2, 5), (4,)])
-def test_a_baseline_or_reward_that_would_stretch_the_rows_is_refused(
-    shape: tuple[int, ...],
-) -> None:
+def test_a_baseline_or_reward_that_would_stretch_rows_is_refused(shape: tuple[int, ...]) -> None:
     reward, stretched, weights = torch.randn(5), torch.zeros(shape), torch.rand(5, 3).softmax(-1)
     sample, said = sample_attention(weights), ": expected a shape that broadcasts to"
     refused(f"baseline{said}", LOSS, torch.randn(5), reward, stretched)

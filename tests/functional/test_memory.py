@@ -172,12 +172,11 @@ def test_padding_anywhere_changes_no_hop(words: list[int], fill: int, order: Any
 def test_reference_memory_network_by_hand() -> None:
     # one hop hands over (0, 1), the second finds it and hands over (1, 0); with H = 2 I doubled
     first, second = np.array([[1.0, 0.0], [0.0, 50.0]]), np.array([[0.0, 1.0], [0.0, 0.0]])
-    u, p = reference.memory_network(np.array([50.0, 0.0]), [first], [second])
+    start = np.array([50.0, 0.0])
+    u, p = reference.memory_network(start, [first], [second])
     np.testing.assert_allclose(u, [50.0, 1.0], atol=1e-12)
     np.testing.assert_allclose(p, [[1.0, 0.0]], atol=1e-12)
-    u, p = reference.memory_network(
-        np.array([50.0, 0.0]), [first] * 2, [second] * 2, update=2 * np.eye(2)
-    )
+    u, p = reference.memory_network(start, [first] * 2, [second] * 2, update=2 * np.eye(2))
     np.testing.assert_allclose(u, [200.0, 3.0], atol=1e-12)
 
 

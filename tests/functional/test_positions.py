@@ -113,9 +113,8 @@ def test_scalings_by_hand_and_against_the_reference() -> None:
     plain = functional.rope_frequencies(10, base=70.0)
     assert_close(slow[-1], plain[-1] / 5, **FLOAT64)
     assert slow[0] == plain[0] == 1
-    assert functional.scaled_base(70.0, 5.0, 10) == pytest.approx(
-        reference.scaled_base(70.0, 5.0, 10)
-    )
+    given = 70.0, 5.0, 10
+    assert functional.scaled_base(*given) == pytest.approx(reference.scaled_base(*given))
     frequencies = functional.rope_frequencies(26, base=500_000.0)
     same_scaling(frequencies, "linear_scaling", factor=3.0)
     ratio = same_scaling(frequencies, "llama3_scaling", original_length=1021) / frequencies

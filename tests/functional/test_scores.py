@@ -237,9 +237,8 @@ def test_any_lead_and_any_dtype_gives_the_reference(
 ) -> None:
     query, key = torch.randn(queries).to(dtype), torch.randn(keys).to(dtype)
     given = {n: p.to(dtype) for n, p in parameters(name, queries[-1], keys[-1]).items()}
-    want = getattr(by_numpy, name)(
-        query.double(), key.double(), **{n: p.double() for n, p in given.items()}
-    )
+    wide = {n: p.double() for n, p in given.items()}
+    want = getattr(by_numpy, name)(query.double(), key.double(), **wide)
     got = getattr(functional, name)(query, key, **given)
     assert got.dtype == torch.float32  # nothing is rounded to half precision on the way
     assert_close(got.double(), want, rtol=1e-5, atol=1e-5)
