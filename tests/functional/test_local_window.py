@@ -125,6 +125,7 @@ test_bad_arguments_are_refused = refuses(
     (lambda: POSITION(*PARTS, -LENGTHS), "source_lengths: expected"),
     (lambda: POSITION(*PARTS, LENGTHS / 2), "source_lengths: expected"),
     (lambda: WEIGHTS(SCORES, CENTRE, 0.0), "half_width: expected more than 0"),
+    (lambda: WEIGHTS(SCORES, CENTRE, -1.0), "half_width: expected more than 0"),
     (lambda: WEIGHTS(SCORES, CENTRE, NAN), "half_width: expected more than 0"),
     (lambda: WEIGHTS(SCORES, torch.zeros(2, L + 1), 1.0), "position: expected size 5 on axis -1"),
     (lambda: WEIGHTS(SCORES, torch.rand(3, L), 2.0), "position: expected axes that broadcast"),
