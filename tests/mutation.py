@@ -25,10 +25,14 @@ def mutant(module: str, name: str, old: str, new: str) -> Any:
     return getattr(copy, name)
 
 
-def changes(**of: list[tuple[str, str]]) -> pytest.MarkDecorator:
-    """A test of ``name, old, new`` for each changed line, by the function that it changes."""
-    rows = [(name, *pair) for name, pairs in of.items() for pair in pairs]
-    return pytest.mark.parametrize(("name", "old", "new"), rows)
+def passes(checks: dict[str, Callable[[Any], object]], of: Any) -> Any:
+    """A test for each check that what ``of`` calls by its name passes it."""
+
+    @pytest.mark.parametrize("name", checks)
+    def test(name: str) -> None:
+        checks[name](getattr(of, name))
+
+    return test
 
 
 def rejects(check: Callable[[Any], object], wrong: Any, error: Any = REJECTED) -> Any:
@@ -43,7 +47,9 @@ def rejects(check: Callable[[Any], object], wrong: Any, error: Any = REJECTED) -
     return test
 
 
-def rejects_changes(check: Any, of: str, *rows: tuple[str, ...], error: Any = REJECTED) -> Any:
+def rejects_changes(
+    check: Any, of: str, *rows: tuple[str, ...], error: Any = REJECTED, **named: Any
+) -> Any:
     """A test that the check fails for each changed line.
 
     Args:
@@ -51,7 +57,9 @@ def rejects_changes(check: Any, of: str, *rows: tuple[str, ...], error: Any = RE
         of: the dotted name of what is changed, or of its module where each row begins with a name.
         rows: ``(old, new)`` or ``(name, old, new)``.
         error: what the check may raise.
+        named: lists of ``(old, new)`` by the name of what is changed in the module ``of``.
     """
+    rows += tuple((name, *pair) for name, pairs in named.items() for pair in pairs)
     module, _, last = of.rpartition(".")
     places = [(of, *row) if len(row) == 3 else (module, last, *row) for row in rows]
 

@@ -82,6 +82,21 @@ def gradient(function: Callable[..., Tensor], x: Tensor, *args: Any, **options: 
     return gradients(lambda leaf: function(leaf, *args, **options), x)[0]
 
 
+def trained(function: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, ...]:
+    """What a step of training takes: the gradients of all inputs."""
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    return torch.autograd.grad(function(*leaves).sum(), leaves)
+
+
+def same_hessians(
+    ours: Callable[[Tensor], Tensor], right: Callable[[Tensor], Tensor], x: Tensor
+) -> None:
+    """Second derivatives of a number, in both of torch's ways, are those of the right function."""
+    want = torch.func.hessian(right)(x)
+    assert_close(torch.autograd.functional.hessian(ours, x), want)
+    assert_close(torch.func.hessian(ours)(x), want)
+
+
 def same_state(left: Any, right: Any, but: tuple[str, ...] = (), **close: float) -> None:
     """Two nested states hold the same in the same types, but for what stands under these keys."""
     assert type(left) is type(right)

@@ -22,7 +22,8 @@ attend = nn.MultiHeadAttention(**heads)
 gpt = nn.gpt2_like(max_length=16, **SIZES)
 bert = nn.bert_like(max_length=16, hidden_dim=16, **SIZES)
 both = nn.vaswani_like(hidden_dim=16, **SIZES)
-embedding = nn.TokenEmbedding(vocab_size=11, embed_dim=8)
+embed = partial(nn.TokenEmbedding, vocab_size=11, embed_dim=8)
+embedding, learned, three = embed(), nn.LearnedPositions(max_length=8, embed_dim=8), [rows] * 3
 part = partial(nn.decoder_only, embedding=embedding, num_layers=2, norm=lambda: norm)
 norm = nn.LayerNorm(embed_dim=8)
 dot = functional.scaled_dot_product_attention
@@ -70,16 +71,8 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.ChunkSelfAttention(**heads, dropout=-1.0), "dropout: expected a chance"),
     (lambda: nn.LSHSelfAttention(**heads, dropout=True + 1), "dropout: expected a chance"),
     (lambda: nn.MultiHeadAttention(**heads, position="rope"), "position: expected rotations or"),
-    (
-        lambda: nn.MultiHeadAttention(
-            **heads, position=nn.LearnedPositions(max_length=8, embed_dim=8)
-        ),
-        "position: .* such as LearnedPositions, go into TokenEmbedding",
-    ),
-    (
-        lambda: nn.TokenEmbedding(vocab_size=11, embed_dim=8, position=nn.RotaryPositions()),
-        "position: .* rotations and biases go into MultiHeadAttention",
-    ),
+    (lambda: nn.MultiHeadAttention(**heads, position=learned), "LearnedPositions, go into Token"),
+    (lambda: embed(position=nn.RotaryPositions()), "rotations and biases go into MultiHead"),
     (lambda: nn.EncoderBlock(attention=nn.MultiHeadAttention, attention_norm=norm), "a module"),
     (lambda: part(attention=attend), "attention: expected a function that makes one for each"),
     (lambda: gpt.new_cache(16), "make: expected a function that makes .* got 16"),
@@ -90,13 +83,10 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: bert.encoder(x, cache=gpt.new_cache()), "cache: expected one for each block"),
     (lambda: both.decode(ids, x, cache=nn.KVCache()), r"cache: expected model.new_cache\(\)"),
     (lambda: generate(gpt, "hello", max_length=3), "prompt: expected ids, got 'hello'"),
+    (lambda: window(*three, window_size=3.0), "window_size: expected a whole number, got 3.0"),
     (
-        lambda: window(rows, rows, rows, window_size=3.0),
-        "window_size: expected a whole number, got 3.0",
-    ),
-    (
-        lambda: window(rows[:, :, :1], rows, rows, window_size=3),
-        "key: expected 1 positions .* a window goes without a cache; nn.WindowPositions has one",
+        lambda: window(rows[:, :, :1], *three[1:], window_size=3),
+        "key: expected 1 positions .* has one",
     ),
     (lambda: gpt(ids.byte()), r"input_ids: expected integers, got .* write input_ids.long\(\)"),
     (lambda: nn.MultiHeadAttention(embed_dim=8, num_heads=2.0), "num_heads: expected a whole"),

@@ -160,9 +160,8 @@ def test_the_extra_book_brings_what_pages_import():
     brought = set(closure([*PROJECT["dependencies"], *EXTRAS["book"]]))
     missing = {}
     for page in sorted(ROOT.glob("book/chapters/**/*.md")):
-        code = "\n".join(
-            re.findall(r"```{code-cell}[^\n]*\n(?::[^\n]*\n)*(.*?)```", page.read_text(), re.S)
-        )
+        cell = r"```{code-cell}[^\n]*\n(?::[^\n]*\n)*(.*?)```"
+        code = "\n".join(re.findall(cell, page.read_text(), re.S))
         files = [path for path in imported_by(code) if path.suffix == ".py"]
         imported = {name for text in (code, *map(Path.read_text, files)) for name in roots(text)}
         names = {name for top in imported for name in OWNERS.get(top, ())}

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
-from mutation import mutant, rejects_changes
+from mutation import mutant, passes, rejects_changes
 from oracles import by_numpy
-from refusals import refused
+from refusals import refuses
 from tolerances import FLOAT64
 from torch import Tensor
 from torch.testing import assert_close
@@ -85,9 +84,7 @@ CHECKS = {
 }
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_agrees_with_every_oracle(name: str) -> None:
-    CHECKS[name](getattr(analysis, name))
+test_agrees_with_every_oracle = passes(CHECKS, analysis)
 
 
 test_oracles_reject_a_changed_line = rejects_changes(
@@ -107,19 +104,17 @@ test_oracles_reject_a_changed_line = rejects_changes(
 )  # fmt: skip
 
 
-def test_bad_arguments_are_refused() -> None:
-    def plain(name: str) -> Function:
-        return mutant(MODULE, name, "def ", "def ")  # without the checks of shapes
-
-    refused("weights: expected at least one layer", plain("attention_rollout"), [])
-    with pytest.raises(ValueError, match=r"residual: expected 0 to 1, got 1\.5"):
-        plain("attention_rollout")([torch.ones(1, 2, 2)], residual=1.5)
-    for name in ("previous_token_score", "attention_rollout"):
-        given = torch.ones(3, 2, 5)
-        with pytest.raises(ValueError, match=r"weights: expected shape \(..., H, L, L\)"):
-            plain(name)([given] if name == "attention_rollout" else given)
-    with pytest.raises(ValueError, match=r"tokens: expected shape \(2, 5\), got \(3, 5\)"):
-        plain("induction_score")(torch.ones(2, 3, 5, 5), torch.zeros(3, 5).long())
+# without the checks of shapes
+ROLLOUT, PREVIOUS, INDUCTION = (mutant(MODULE, name, "def ", "def ") for name in CHECKS)
+test_bad_arguments_are_refused = refuses(
+    (lambda: ROLLOUT([]), "weights: expected at least one layer"),
+    (lambda: ROLLOUT([torch.ones(1, 2, 2)], residual=1.5), r"residual: expected 0 to 1, got 1\.5"),
+    (lambda: PREVIOUS(torch.ones(3, 2, 5)), r"weights: expected shape \(..., H, L, L\)"),
+    (lambda: ROLLOUT([torch.ones(3, 2, 5)]), r"weights: expected shape \(..., H, L, L\)"),
+    (lambda: INDUCTION(torch.ones(2, 3, 5, 5), torch.zeros(3, 5).long()),
+     r"tokens: expected shape \(2, 5\), got \(3, 5\)"),
+    (lambda: cumulative_spectrum.__wrapped__(torch.zeros(3)), "matrix: expected at least axes"),
+)  # fmt: skip
 
 
 def test_the_spectrum_is_that_of_the_singular_values() -> None:
@@ -133,4 +128,3 @@ def test_the_spectrum_is_that_of_the_singular_values() -> None:
     assert cumulative_spectrum(torch.zeros(2, 3)).tolist() == [0.0, 0.0]
     rank_one = torch.ones(4, 1) @ torch.randn(1, 6)
     assert_close(cumulative_spectrum(rank_one), torch.ones(4))
-    refused("matrix: expected at least axes", cumulative_spectrum.__wrapped__, torch.zeros(3))

@@ -3,14 +3,13 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 import sets
 from nbformat.v4 import new_code_cell, new_notebook
+from processes import python
 from typer.testing import CliRunner
 
 from attn_course.cli import app
@@ -205,8 +204,7 @@ def test_the_command_line_imports_nothing_heavy():
         "import sys; import attn_course.cli, attn_course.exercises.check; "
         "print([m for m in ('torch', 'numpy', 'nbformat') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert python("-c", code).stdout == "[]\n"
 
 
 def test_nothing_is_left_behind(tmp_path):

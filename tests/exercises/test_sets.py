@@ -39,27 +39,21 @@ def _declared(load):
         yield from ((slug, one) for one in found)
 
 
-def all_misconceptions():
-    return [
-        pytest.param(slug, m, id=f"{slug}-{m.of}-{m.name.replace(' ', '_')}")
-        for slug, m in _declared(misconceptions)
-    ]
+def each(load, label):
+    found = _declared(load)
+    return [pytest.param(slug, one, id=f"{slug}-{one.of}-{label(one)}") for slug, one in found]
 
 
-def all_variants():
-    return [
-        pytest.param(slug, v, id=f"{slug}-{v.of}-{v.function.__name__}")
-        for slug, v in _declared(variants)
-    ]
+WRONG = each(misconceptions, lambda wrong: wrong.name.replace(" ", "_"))
+RIGHT = each(variants, lambda right: right.function.__name__)
 
 
 @pytest.mark.parametrize("slug", SLUGS)
 def test_a_set_keeps_the_rules(slug):
     wrong = Counter(m.of for m in misconceptions(slug))
     right = Counter(v.of for v in variants(slug))
-    rules.keeps(
-        rules.of_set(slug, source(slug), source(slug, core=True), trial(slug, 0), wrong, right)
-    )
+    whole, core = source(slug), source(slug, core=True)
+    rules.keeps(rules.of_set(slug, whole, core, trial(slug, 0), wrong, right))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -94,7 +88,7 @@ def test_a_release_shows_no_oracle(slug):
     assert not re.search(r"def right_|Probes\(", code)
 
 
-@pytest.mark.parametrize(("slug", "wrong"), all_misconceptions())
+@pytest.mark.parametrize(("slug", "wrong"), WRONG)
 def test_misconception_loses_exactly_its_cells_and_is_named(slug, wrong):
     for seed in SEEDS:
         results = trial(slug, seed).run_with(wrong.of, wrong.function)
@@ -107,7 +101,7 @@ def test_misconception_loses_exactly_its_cells_and_is_named(slug, wrong):
             assert result.stderr == ""
 
 
-@pytest.mark.parametrize(("slug", "right"), all_variants())
+@pytest.mark.parametrize(("slug", "right"), RIGHT)
 def test_variant_earns_full_marks(slug, right):
     for seed in SEEDS:
         for result in trial(slug, seed).run_with(right.of, right.function).values():

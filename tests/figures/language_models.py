@@ -14,10 +14,7 @@ CASES = {
     "speculative_speed": {
         "drafts": [2, 4, 8],
         "runs": {"temperature 0.7": FACTORS * [2.3, 3.2, 4.1], "greedy": FACTORS * [2.1, 2.8, 3.3]},
-        "speed": {
-            "temperature 0.7": FACTORS * [1.3, 1.4, 1.1],
-            "greedy": FACTORS * [1.2, 1.1, 0.9],
-        },
+        "speed": {"temperature 0.7": FACTORS * [1.3, 1.4, 1.1], "greedy": FACTORS * [1.2, 1, 0.9]},
     },
     "training_and_counting": {
         "losses": np.linspace(6, 2.4, 40),

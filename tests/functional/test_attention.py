@@ -8,7 +8,7 @@ import pytest
 import torch
 from mutation import rejects_changes
 from oracles import by_numpy
-from refusals import refused
+from refusals import refused, refuses
 from tolerances import FLOAT64
 from torch import Tensor
 from torch.nn import functional as F
@@ -109,27 +109,23 @@ def test_the_score_is_handed_in() -> None:
     assert_close(output, weights @ value)
 
 
-def test_bad_arguments_are_refused() -> None:
-    attention = functional.attention.__wrapped__.__wrapped__
-    q, k, v = torch.zeros(L, E), torch.zeros(S, E), torch.zeros(S, EV)
-    refused(r"value: expected size 7 on axis -2, got shape \(6, 4\)", attention, q, k, v[:-1])
-    refused("attn_mask: expected a boolean mask", attention, q, k, v, attn_mask=torch.ones(L, S))
-    for shape in ((2, L, S), (2, 1, 1), (L, S - 1), (L, S + 1), (L + 1, S)):
-        mask = torch.ones(shape, dtype=torch.bool)
-        refused(r"attn_mask: .* broadcasts to \(3, 7", attention, q, k, v, attn_mask=mask)
-    refused("value: expected a floating point", attention, q, k, v.long())
-    refused("key: expected device cpu, got meta", attention, q, k.to("meta"), v)
-    refused("value: expected device cpu, got meta", attention, q, k, v.to("meta"))
-    refused(
-        "attn_mask: expected device",
-        attention,
-        q,
-        k,
-        v,
-        attn_mask=torch.ones(L, S).bool().to("meta"),
-    )
-    with pytest.raises(ValueError, match="value: expected one row per key"):
-        reference.attention(q.numpy(), k.numpy(), v[:-1].numpy())
+BARE, MASK = functional.attention.__wrapped__.__wrapped__, torch.ones(L, S, dtype=torch.bool)
+test_bad_arguments_are_refused = refuses(
+    (lambda q, k, v: BARE(q, k, v[:-1]), r"value: expected size 7 on axis -2, got shape \(6, 4\)"),
+    (lambda q, k, v: BARE(q, k, v, attn_mask=MASK.float()), "attn_mask: expected a boolean mask"),
+    (lambda q, k, v: BARE(q, k, v.long()), "value: expected a floating point"),
+    (lambda q, k, v: BARE(q, k.to("meta"), v), "key: expected device cpu, got meta"),
+    (lambda q, k, v: BARE(q, k, v.to("meta")), "value: expected device cpu, got meta"),
+    (lambda q, k, v: BARE(q, k, v, attn_mask=MASK.to("meta")), "attn_mask: expected device"),
+    (lambda q, k, v: by_numpy.attention(q, k, v[1:]), "value: expected one row per key"),
+    given=lambda: (torch.zeros(L, E), torch.zeros(S, E), torch.zeros(S, EV)),
+)
+
+
+@pytest.mark.parametrize("shape", [(2, L, S), (2, 1, 1), (L, S - 1), (L, S + 1), (L + 1, S)])
+def test_a_mask_of_another_shape_is_refused(shape: tuple[int, ...]) -> None:
+    rows, mask = (torch.zeros(L, E), torch.zeros(S, E), torch.zeros(S, EV)), torch.ones(shape) > 0
+    refused(r"attn_mask: .* broadcasts to \(3, 7", BARE, *rows, attn_mask=mask)
 
 
 @pytest.mark.parametrize("shape", [(S,), (1, S), (L, S), (B, 1, S), (B, L, S)])
@@ -190,10 +186,9 @@ def test_a_mask_of_two_axes_is_queries_by_keys_whatever_the_batch(batch: int) ->
 def test_a_padding_mask_of_two_axes_is_refused_with_the_way_to_write_it() -> None:
     query, key = torch.randn(4, 2, L, E), torch.randn(4, 2, S, E)
     mask = torch.ones(4, S, dtype=torch.bool)
-    with pytest.raises(ValueError, match=r"write a padding mask as mask\[:, None, None, :\]"):
-        functional.attention(query, key, key, attn_mask=mask)
-    with pytest.raises(ValueError, match=r"write a padding mask as mask\[:, None, :\]"):
-        functional.attention(query[:, 0], key[:, 0], key[:, 0], attn_mask=mask)
+    said, attend = r"write a padding mask as mask\[:, ", functional.attention
+    refused(rf"{said}None, None, :\]", attend, query, key, key, attn_mask=mask)
+    refused(rf"{said}None, :\]", attend, query[:, 0], key[:, 0], key[:, 0], attn_mask=mask)
 
 
 def test_a_decode_step_over_shared_keys_with_a_mask_per_head_copies_no_key() -> None:

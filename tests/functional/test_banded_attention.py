@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 from mutation import REJECTED, rejects_changes
-from oracles import by_numpy, same_gradients
-from refusals import refused
+from oracles import by_numpy, same_gradients, same_hessians, trained
+from refusals import refuses
 from tolerances import BFLOAT16_ROUNDING
 from torch import Tensor
 from torch.testing import assert_close
@@ -23,6 +23,9 @@ from attn_course.functional import (
 from attn_course.probes import student
 
 FAST = "attn_course.functional._fast.window"
+
+
+window = partial(sliding_window_attention, window_size=3)
 
 
 def heads(batch: int, count: int, length: int, dim: int, dtype: torch.dtype) -> Tensor:
@@ -80,7 +83,7 @@ def check(attention: Callable[..., Tensor], seeds: range) -> None:
 
 
 @pytest.mark.parametrize("form", [sliding_window_attention, sliding_window_attention.__wrapped__])
-def test_output_and_gradients_are_those_of_full_attention_under_the_mask(
+def test_output_and_gradients_are_those_of_full_attention_under_a_mask(
     form: Callable[..., Tensor],
 ) -> None:
     check(form, range(40))
@@ -119,13 +122,10 @@ def test_the_band_is_what_numpy_walks() -> None:
             "is_causal": causal,
             "symmetric": seed % 3 != 0,
         }
-        real, chosen = torch.rand(2, length) < 0.7, torch.rand(2, length) < 0.3
-        got = sliding_window_attention(*rows, real[:, None, None], global_mask=chosen, **options)
-        want = by_numpy.sliding_window_attention(
-            *rows, real[:, None, None],
-            global_mask=chosen, **options,
-        )  # fmt: skip
-        assert_close(got, want)
+        real, chosen = torch.rand(2, 1, 1, length) < 0.7, torch.rand(2, length) < 0.3
+        options |= {"global_mask": chosen}
+        got = sliding_window_attention(*rows, real, **options)
+        assert_close(got, by_numpy.sliding_window_attention(*rows, real, **options))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -172,9 +172,7 @@ def test_workspace_does_not_grow_with_the_length() -> None:
     extra = []
     for length in (2048, 4096):
         rows = [torch.randn(1, 8, length, 64) for _ in range(3)]
-        peak = student.peak_memory(
-            lambda q, k, v: sliding_window_attention(q, k, v, window_size=257), *rows
-        )
+        peak = student.peak_memory(sliding_window_attention, *rows, window_size=257)
         extra.append(peak - rows[0].nbytes)
     assert extra[0] <= rows[0].nbytes / 2 / 7  # scores, queries and the mean of one block
     assert extra[1] <= 1.05 * extra[0] + 2**14
@@ -182,12 +180,7 @@ def test_workspace_does_not_grow_with_the_length() -> None:
 
 def test_training_holds_neither_all_pairs_nor_the_weights_of_the_band() -> None:
     length, window = 2048, 257
-
-    def train(*rows: Tensor) -> tuple[Tensor, ...]:
-        leaves = [one.detach().requires_grad_() for one in rows]
-        output = sliding_window_attention(*leaves, window_size=window)
-        return torch.autograd.grad(output.sum(), leaves)
-
+    train = partial(trained, partial(sliding_window_attention, window_size=window))
     rows = [torch.randn(1, 2, length, 16) for _ in range(3)]
     assert student.peak_memory(train, *rows) < 4 * 2 * length * window / 3  # a third of the weights
 
@@ -213,30 +206,19 @@ def test_second_derivatives_are_those_of_the_equation(options: dict[str, Any]) -
         return function(x, x.tanh(), x, **({"window_size": 3} | options)).square().sum()
 
     x = torch.randn(1, 2, 5, 3, dtype=torch.float64)
-    fast = partial(attend, sliding_window_attention)
-    want = torch.func.hessian(partial(attend, sliding_window_attention.__wrapped__))(x)
-    assert_close(torch.autograd.functional.hessian(fast, x), want)
-    assert_close(torch.func.hessian(fast)(x), want)
-    _, found = torch.autograd.functional.hvp(fast, x, torch.ones_like(x))
-    assert_close(found, want.sum((4, 5, 6, 7)))
+    equation = partial(attend, sliding_window_attention.__wrapped__)
+    same_hessians(partial(attend, sliding_window_attention), equation, x)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"window_size": 4}, "window_size: expected an odd positive number, got 4"),
-        ({"window_size": 0, "is_causal": True}, "window_size: expected a positive number, got 0"),
-        ({"window_size": 3, "dilation": 0}, "dilation: expected positive numbers, got 0"),
-        ({"window_size": 3, "dilation": [1, 2, 3]}, "dilation: expected one for each of 2 heads"),
-        ({"window_size": 3, "dropout_p": 0.1}, "dropout_p: expected 0"),
-        ({"window_size": 3, "global_mask": torch.ones(2, 4, dtype=torch.bool)}, "global_mask: exp"),
-        ({"window_size": 3, "global_mask": torch.ones(2, 5)}, "global_mask: expected a boolean"),
-        ({"window_size": 3, "attn_mask": torch.ones(5, 5, dtype=torch.bool)}, "attn_mask: expect"),
-    ],
+test_bad_input_is_refused_by_name = refuses(
+    (partial(window, window_size=4), "window_size: expected an odd positive number, got 4"),
+    (partial(window, window_size=0, is_causal=True), "window_size: .* a positive number, got 0"),
+    (partial(window, dilation=0), "dilation: expected positive numbers, got 0"),
+    (partial(window, dilation=[1, 2, 3]), "dilation: expected one for each of 2 heads"),
+    (partial(window, dropout_p=0.1), "dropout_p: expected 0"),
+    (partial(window, global_mask=torch.ones(2, 4) > 0), "global_mask: exp"),
+    (partial(window, global_mask=torch.ones(2, 5)), "global_mask: expected a boolean"),
+    (partial(window, attn_mask=torch.ones(5, 5) > 0), "attn_mask: expect"),
+    (lambda q, k, v: window(q, k[:, :, :4], v), "key: expected size 5 on axis 2"),
+    given=lambda: torch.randn(3, 2, 2, 5, 3),
 )
-@pytest.mark.usefixtures("unchecked")
-def test_bad_input_is_refused_by_name(options: dict[str, Any], message: str) -> None:
-    rows = [torch.randn(2, 2, 5, 3) for _ in range(3)]
-    refused(message, sliding_window_attention, *rows, **options)
-    with pytest.raises(ValueError, match="key: expected size 5 on axis 2"):
-        sliding_window_attention(rows[0], rows[1][:, :, :4], rows[2], window_size=3)

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 
-import pytest
 import torch
-from mutation import mutant, rejects_changes
+from mutation import mutant, passes, rejects_changes
 from oracles import agree, by_numpy
-from refusals import refused
+from refusals import refuses
 from tolerances import BFLOAT16_ROUNDING
 from torch import Tensor
 from torch.nn import functional as F
@@ -44,16 +43,14 @@ def check_gelu(function: Function) -> None:
 def check_swiglu(function: Function) -> None:
     one = torch.ones(1, 1)
     assert_close(function(one, one, 3 * one), torch.tensor([[3 * 0.7310586]]))
-    x, gate, up, bias_gate, bias_up = numbers(
-        (B, L, D), (HIDDEN, D), (HIDDEN, D), (HIDDEN,), (HIDDEN,)
-    )
+    x, *given = numbers((B, L, D), (HIDDEN, D), (HIDDEN, D), (HIDDEN,), (HIDDEN,))
     agree(
         function,
         lambda x, g, u, bg, bu: F.silu(x @ g.T + bg) * (x @ u.T + bu),
         by_numpy.swiglu,
-        x, gate, up, bias_gate, bias_up,
+        x, *given,
     )  # fmt: skip
-    agree(function, lambda x, g, u: F.silu(x @ g.T) * (x @ u.T), by_numpy.swiglu, x, gate, up)
+    agree(function, lambda x, g, u: F.silu(x @ g.T) * (x @ u.T), by_numpy.swiglu, x, *given[:2])
 
 
 def check_feed_forward(function: Function) -> None:
@@ -80,9 +77,7 @@ def check_feed_forward(function: Function) -> None:
 CHECKS = {"gelu": check_gelu, "swiglu": check_swiglu, "feed_forward": check_feed_forward}
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_agrees_with_every_oracle(name: str) -> None:
-    CHECKS[name](getattr(functional, name))
+test_agrees_with_every_oracle = passes(CHECKS, functional)
 
 
 test_oracles_reject_a_changed_line = rejects_changes(
@@ -108,14 +103,12 @@ def test_the_two_forms_of_gelu_differ_by_less_than_five_ten_thousandths() -> Non
     assert 4e-4 < float(apart) < 5e-4
 
 
-def test_bad_arguments_are_refused() -> None:
-    def plain(name: str) -> Function:
-        return mutant(MODULE, name, "def ", "def ")  # without the checks of shapes
-
-    x, wrong = torch.zeros(2, 5), torch.zeros(7, 3)
-    refused('approximate: expected "none" or "tanh", got \'erf\'', plain("gelu"), x, "erf")
-    refused("weight_in: expected size 5 on axis -1", plain("feed_forward"), x, wrong, wrong)
-    with pytest.raises(ValueError, match="weight_out: expected size 7 on axis -1"):
-        plain("feed_forward")(x, torch.zeros(7, 5), wrong)
-    with pytest.raises(ValueError, match="weight_up: expected size 7 on axis -2"):
-        plain("swiglu")(x, torch.zeros(7, 5), torch.zeros(3, 5))
+# without the checks of shapes
+GELU, SWIGLU, BOTH = (mutant(MODULE, name, "def ", "def ") for name in CHECKS)
+test_bad_arguments_are_refused = refuses(
+    (lambda x, w, bad: GELU(x, "erf"), 'approximate: expected "none" or "tanh", got \'erf\''),
+    (lambda x, w, bad: BOTH(x, bad, bad), "weight_in: expected size 5 on axis -1"),
+    (lambda x, w, bad: BOTH(x, w, bad), "weight_out: expected size 7 on axis -1"),
+    (lambda x, w, bad: SWIGLU(x, w, w[:3]), "weight_up: expected size 7 on axis -2"),
+    given=lambda: (torch.zeros(2, 5), torch.zeros(7, 5), torch.zeros(7, 3)),
+)

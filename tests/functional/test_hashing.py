@@ -1,19 +1,19 @@
 """LSH attention: by hand, NumPy pair by pair, full attention under its mask, gradients, memory."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from typing import Any
 
 import pytest
 import torch
 from mutation import rejects_changes
-from oracles import by_numpy, same_gradients
+from oracles import by_numpy, same_gradients, trained
 from refusals import refuses
 from tolerances import FLOAT64
 from torch import Tensor
 from torch.testing import assert_close
 
-from attn_course import functional
 from attn_course.functional import (
     attention_with_lse,
     chunk_attention,
@@ -35,14 +35,16 @@ def rows(length: int, rounds: int = 3, buckets: int = 4) -> tuple[Tensor, Tensor
     return query, value, torch.randint(buckets, (B, H, rounds, length))
 
 
+def half_real(length: int) -> Tensor:
+    """Padding after the first half, and an example of padding alone."""
+    return torch.arange(length) < torch.tensor([[length // 2], [0]])
+
+
 def cases() -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], dict[str, Any]]]:
     """Awkward lengths, chunks that are larger than all, of one, and that leave a rest."""
     sizes = [(1, 4, 2, 2), (11, 4, 3, 2), (5, 1, 2, 2), (8, 4, 1, 4), (5, 7, 2, 2)]
     for length, chunk, rounds, buckets in sizes:
-        real = torch.ones(B, length, dtype=torch.bool)
-        real[0, length // 2 :] = False
-        real[1] = False
-        for causal, padding in product((False, True), (None, real)):
+        for causal, padding in product((False, True), (None, half_real(length))):
             options = {"chunk_size": chunk, "is_causal": causal, "padding_mask": padding}
             yield rows(length, rounds, buckets), options
 
@@ -58,14 +60,8 @@ def check(attention: Callable[..., Tensor]) -> None:
     found = attention(query, value, buckets, chunk_size=3, is_causal=True).flatten()
     assert found.tolist() == [1.0, 10.0, 1.0]
     for inputs, options in cases():
-        across = {"attend_across_buckets": True}
-        for extra in (
-            {},
-            across,
-            {"chunks_before": 0},
-            {"chunks_after": 1},
-            across | {"chunks_after": 1},
-        ):
+        across, after = {"attend_across_buckets": True}, {"chunks_after": 1}
+        for extra in ({}, across, {"chunks_before": 0}, after, across | after):
             got = attention(*inputs, **options, **extra)
             assert_close(got, by_numpy.lsh_attention(*inputs, **options, **extra), **FLOAT64)
 
@@ -93,9 +89,7 @@ test_oracles_reject_a_changed_line = rejects_changes(
 
 def test_it_is_full_attention_under_its_mask_with_gradients() -> None:
     for inputs, options in cases():
-        query, value, buckets = (
-            one.clone().requires_grad_() if one.is_floating_point() else one for one in inputs
-        )
+        query, value, buckets = (*(one.clone().requires_grad_() for one in inputs[:2]), inputs[2])
         mask = lsh_mask(buckets, **options)
         assert torch.equal(mask, by_numpy.lsh_mask(buckets, **options))
         got = lsh_attention(query, value, buckets, **options)
@@ -107,14 +101,11 @@ def test_it_is_full_attention_under_its_mask_with_gradients() -> None:
 def test_gradcheck_across_buckets_and_in_chunks() -> None:
     query, value, buckets = rows(5, 2, 2)
     query, value = (one[:1, :1, :, :2].clone().requires_grad_() for one in (query, value))
+    options = {"chunk_size": 2, "is_causal": True}
+    hashed = partial(lsh_attention, buckets=buckets[:1, :1], attend_across_buckets=True, **options)
+    assert torch.autograd.gradcheck(hashed, (query, value))
     assert torch.autograd.gradcheck(
-        lambda q, v: lsh_attention(
-            q, v, buckets[:1, :1], chunk_size=2, attend_across_buckets=True, is_causal=True
-        ),
-        (query, value),
-    )
-    assert torch.autograd.gradcheck(
-        lambda q, v: chunk_attention(q, q.flip(-1), v, chunk_size=2, is_causal=True), (query, value)
+        lambda q, v: chunk_attention(q, q.flip(-1), v, **options), (query, value)
     )
 
 
@@ -123,10 +114,7 @@ def test_gradcheck_across_buckets_and_in_chunks() -> None:
 def test_chunk_attention_agrees_with_the_loops(length: int, causal: bool) -> None:
     query, key = (torch.randn(B, H, length, E, dtype=torch.float64) for _ in range(2))
     value = torch.randn(B, H, length, EV, dtype=torch.float64)
-    real = torch.ones(B, length, dtype=torch.bool)
-    real[0, length // 2 :] = False
-    real[1] = False
-    for padding in (None, real):
+    for padding in (None, half_real(length)):
         for before, after in ((1, 0), (0, 0), (1, 1), (2, 0)):
             options = {"chunk_size": 4, "is_causal": causal, "padding_mask": padding}
             options |= {"chunks_before": before, "chunks_after": after}
@@ -149,9 +137,8 @@ def test_buckets_are_the_nearest_directions() -> None:
     assert both.flatten().tolist() == [0, 0, 1, 2]
     factors = random_rotations(H, E, n_buckets=(4, 6), n_hashes=2, dtype=torch.float64)
     joined = lsh_buckets(vectors, factors, n_buckets=(4, 6))
-    first, second = (
-        lsh_buckets(vectors, part.contiguous()) for part in factors.split([2, 3], dim=-1)
-    )
+    parts = factors.split([2, 3], dim=-1)
+    first, second = (lsh_buckets(vectors, part.contiguous()) for part in parts)
     assert torch.equal(joined, first + 4 * second)
 
 
@@ -178,14 +165,10 @@ def test_padding_is_nobodys_key_and_nan_stays_there() -> None:
 def test_no_table_of_all_pairs_is_made() -> None:
     sizes = {}
     for length in (1024, 4096):
-        query, value = torch.randn(1, 1, length, 8), torch.randn(1, 1, length, 8)
+        query, value = torch.randn(2, 1, 1, length, 8)
         buckets = torch.randint(length // 32, (1, 1, 2, length))
-
-        def both(q: Tensor, v: Tensor, b: Tensor = buckets) -> tuple[Tensor, ...]:
-            q, v = q.requires_grad_(), v.requires_grad_()
-            return torch.autograd.grad(lsh_attention(q, v, b, chunk_size=32).sum(), (q, v))
-
-        sizes[length] = student.peak_memory(both, query, value)
+        attend = partial(lsh_attention, buckets=buckets, chunk_size=32)
+        sizes[length] = student.peak_memory(partial(trained, attend), query, value)
     assert sizes[4096] < 4.3 * sizes[1024]
     assert sizes[4096] < 4096 * 4096 * 4  # one table of scores
 
@@ -204,36 +187,28 @@ def test_dropout_keeps_the_mean() -> None:
     assert not torch.equal(once, chunk_attention(query, query, value, chunk_size=8))
 
 
+REAL = torch.ones(B + 1, 6)
+CHUNKS = partial(chunk_attention, chunk_size=2)
+LSH = partial(lsh_attention, chunk_size=2)
 test_what_does_not_fit_is_refused = refuses(
     (lambda q, v, b: random_rotations(1, 2, n_buckets=3, n_hashes=1), "n_buckets: expected"),
     (lambda q, v, b: random_rotations(1, 2, n_buckets=2, n_hashes=0), "num_heads, head_dim"),
     (lambda q, v, b: lsh_attention(q, v, b, chunk_size=0), "chunk_size"),
-    (lambda q, v, b: lsh_attention(q, v[:, :, 1:], b, chunk_size=2), "value: expected size"),
-    (lambda q, v, b: lsh_attention(q, v, b[:, :1], chunk_size=2), "buckets: expected size"),
-    (
-        lambda q, v, b: lsh_attention(q, v, b, chunk_size=2, padding_mask=torch.ones(1, 2).bool()),
-        "padding_mask: expected a boolean mask of shape",
-    ),
+    (lambda q, v, b: LSH(q, v[:, :, 1:], b), "value: expected size"),
+    (lambda q, v, b: LSH(q, v, b[:, :1]), "buckets: expected size"),
+    (lambda q, v, b: LSH(q, v, b, padding_mask=REAL > 0), "padding_mask: expected a boolean mask"),
     (lambda q, v, b: lsh_buckets(q, torch.randn(H, E + 1, 1, 2)), "rotations: expected size"),
-    (
-        lambda q, v, b: lsh_buckets(q, torch.randn(H, E, 1, 2), n_buckets=(2, 4)),
-        "rotations: expected size 3",
-    ),
+    (lambda q, v, b: lsh_buckets(q, torch.randn(H, E, 1, 2), n_buckets=(2, 4)), "expected size 3"),
     (lambda q, v, b: chunk_attention(q, q, v, chunk_size=0), "chunk_size"),
-    (lambda q, v, b: chunk_attention(q, q, v, chunk_size=2, chunks_before=-1), "chunk_size"),
-    (lambda q, v, b: chunk_attention(q, q[:1, :1], v, chunk_size=2), "key: expected size"),
-    (lambda q, v, b: chunk_attention(q, q, v.float(), chunk_size=2), "value: expected torch"),
+    (lambda q, v, b: CHUNKS(q, q, v, chunks_before=-1), "chunk_size"),
+    (lambda q, v, b: CHUNKS(q, q[:1, :1], v), "key: expected size"),
+    (lambda q, v, b: CHUNKS(q, q, v.float()), "value: expected torch"),
     (
-        lambda q, v, b: chunk_attention(
-            q, q, v, chunk_size=2, padding_mask=torch.ones(len(q) + 1, 6).bool()
-        ),
-        "padding_mask: expected a boolean mask of shape",
+        lambda q, v, b: CHUNKS(q, q, v, padding_mask=REAL > 0),
+        "padding_mask: expected a boolean mask",
     ),
     (lambda q, v, b: lsh_mask(b, chunk_size=0), "chunk_size"),
-    (
-        lambda q, v, b: lsh_mask(b, padding_mask=torch.ones(len(q), 6)),
-        "padding_mask: .* got torch.float32",
-    ),
+    (lambda q, v, b: lsh_mask(b, padding_mask=REAL[1:]), "padding_mask: .* got torch.float32"),
     (lambda q, v, b: unit_keys(q.long()), "query: expected a floating point tensor"),
     given=lambda: rows(6),
 )
@@ -252,9 +227,8 @@ def test_no_text_and_no_examples(crossing: bool) -> None:
 
 def test_half_precision_is_rounded_once() -> None:
     query, value, buckets = rows(11)
-    half = lsh_attention(query.bfloat16(), value.bfloat16(), buckets, chunk_size=4)
+    query, value = query.bfloat16(), value.bfloat16()
+    half = lsh_attention(query, value, buckets, chunk_size=4)
     assert half.dtype == torch.bfloat16
-    want = functional.lsh_attention(
-        query.bfloat16().double(), value.bfloat16().double(), buckets, chunk_size=4
-    )
+    want = lsh_attention(query.double(), value.double(), buckets, chunk_size=4)
     assert_close(half.double(), want, rtol=0.03, atol=0.03)

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
 from mutation import rejects_changes
-from oracles import by_numpy, same_gradients
+from oracles import by_numpy, same_gradients, trained
 from refusals import refused, refuses
 from tolerances import FLOAT64
 from torch import Tensor
@@ -46,6 +47,14 @@ def inputs_of(length: int, keys: int | None = None) -> tuple[Tensor, Tensor, Ten
     return query, key, value
 
 
+def first_of(*inputs: Tensor) -> list[Tensor]:
+    return [x[:, :, 0] for x in inputs]
+
+
+def nothing(*inputs: Tensor) -> list[Tensor]:
+    return [x[:, :, :0] for x in inputs]
+
+
 def check(attention: Callable[..., Tensor]) -> None:
     one = torch.ones(1, 1, 2, 1)
     value = torch.tensor([[[[2.0], [4.0]]]])
@@ -70,20 +79,20 @@ def check_with_nan(attention: Callable[..., Tensor]) -> None:
     value = torch.tensor([1.0, 3.0, torch.nan, torch.inf]).reshape(1, 1, 4, 1).requires_grad_()
     real = torch.tensor([[True, True, False, False]])
     same = {"feature_map": torch.ones_like, "padding_mask": real}
-    assert (attention(torch.ones(1, 1, 4, 1), value, value, **same) == 2).all()
-    output = attention(
-        torch.ones(1, 1, 4, 1), value, value, feature_map=torch.exp, padding_mask=real
-    )
+    one = torch.ones(1, 1, 4, 1)
+    assert (attention(one, value, value, **same) == 2).all()
+    output = attention(one, value, value, feature_map=torch.exp, padding_mask=real)
     assert torch.autograd.grad(output.sum(), value)[0].isfinite().all()
 
 
-@pytest.mark.parametrize("chunk", [1, 3, 64])
-def test_chunks_agree_with_every_oracle(chunk: int) -> None:
-    check_with_nan(lambda *a, **k: linear_attention(*a, chunk_size=chunk, **k))
-
-
-@pytest.mark.parametrize("form", [linear_attention_parallel, linear_attention.__wrapped__])
-def test_table_and_equation_agree_with_every_oracle(form: Callable[..., Tensor]) -> None:
+@pytest.mark.parametrize(
+    "form",
+    [
+        *(partial(linear_attention, chunk_size=chunk) for chunk in (1, 3, 64)),
+        *(linear_attention_parallel, linear_attention.__wrapped__),
+    ],
+)
+def test_chunks_table_and_equation_agree_with_every_oracle(form: Callable[..., Tensor]) -> None:
     check_with_nan(form)
 
 
@@ -126,7 +135,7 @@ def test_the_recurrent_form_is_the_parallel_one_and_goes_on_from_its_state() -> 
             second, end = linear_attention_recurrent(*(x[:, :, cut:] for x in inputs), state=middle)
             assert_close(torch.cat([first, second], dim=2), got)
             assert_close(end, state)
-    row, _ = linear_attention_step(*(x[:, :, 0] for x in inputs), LinearState(*state))
+    row, _ = linear_attention_step(*first_of(*inputs), LinearState(*state))
     assert row.shape == (B, H, EV)
 
 
@@ -152,18 +161,11 @@ def test_the_second_derivative() -> None:
 
 
 def test_training_memory_grows_with_the_length_only() -> None:
-    sizes = {}
-    for length in (512, 2048):
-        x = torch.rand(1, 1, length, 32)
-
-        def both(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
-            inputs = [part.requires_grad_() for part in (q, k, v)]
-            return torch.autograd.grad(linear_attention(*inputs, is_causal=True).sum(), inputs)
-
-        sizes[length] = student.peak_memory(both, x, x.clone(), x.clone())
-    assert sizes[2048] < 4.2 * sizes[512]
-    assert sizes[2048] < 2048 * 32 * 32 * 4  # one state for each position
-    assert sizes[2048] < 2048 * 2048 * 4  # one table
+    step = partial(trained, partial(linear_attention, is_causal=True))
+    small, large = (student.peak_memory(step, *torch.rand(3, 1, 1, n, 32)) for n in (512, 2048))
+    assert large < 4.2 * small
+    assert large < 2048 * 32 * 32 * 4  # one state for each position
+    assert large < 2048 * 2048 * 4  # one table
 
 
 def test_elu_features_are_positive_and_by_hand() -> None:
@@ -200,20 +202,14 @@ def test_orthogonal_directions_are_less_noisy() -> None:
 
 def test_it_stands_where_torchs_attention_stands() -> None:
     attend: AttentionFn = linear_attention_fn(chunk_size=3)
-    query, key, value = (torch.randn(B, H, S, E) for _ in range(3))
+    heads = torch.randn(3, B, H, S, E)
     real = torch.ones(B, S, dtype=torch.bool)
     real[0, 4:] = False
-    inputs = (query, key, value)
-    assert_close(
-        attend(query, key, value, is_causal=True), linear_attention(*inputs, is_causal=True)
-    )
-    assert_close(
-        attend(query, key, value, real[:, None, None]), linear_attention(*inputs, padding_mask=real)
-    )
+    assert_close(attend(*heads, is_causal=True), linear_attention(*heads, is_causal=True))
+    assert_close(attend(*heads, real[:, None, None]), linear_attention(*heads, padding_mask=real))
     for options in ({"scale": 1.0}, {"dropout_p": 0.1}, {"enable_gqa": True}):
-        refused("scale, dropout_p, enable_gqa", attend, query, key, value, **options)
-    with pytest.raises(ValueError, match="attn_mask: expected a boolean padding mask"):
-        attend(query, key, value, torch.ones(S, S, dtype=torch.bool))
+        refused("scale, dropout_p, enable_gqa", attend, *heads, **options)
+    refused("attn_mask: expected a boolean padding mask", attend, *heads, torch.ones(S, S) > 0)
 
 
 def delta_inputs(length: int) -> tuple[Tensor, ...]:
@@ -235,13 +231,11 @@ def check_delta(rule: Callable[..., tuple[Tensor, Tensor]]) -> None:
         assert_close(rule(*inputs), by_numpy.delta_rule(*inputs), rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("chunk", [1, 3, 64])
-def test_the_delta_rule_in_chunks_agrees_with_the_product_of_the_factors(chunk: int) -> None:
-    check_delta(lambda *a: delta_rule(*a, chunk_size=chunk))
-
-
-def test_the_recurrent_delta_rule_agrees_with_the_product_of_the_factors() -> None:
-    check_delta(delta_rule_recurrent)
+@pytest.mark.parametrize(
+    "rule", [delta_rule_recurrent, *(partial(delta_rule, chunk_size=chunk) for chunk in (1, 3, 64))]
+)
+def test_the_delta_rule_agrees_with_the_product_of_the_factors(rule: Callable[..., Any]) -> None:
+    check_delta(rule)
 
 
 def test_both_delta_rules_have_the_same_gradients_and_go_on_from_a_state() -> None:
@@ -257,7 +251,7 @@ def test_both_delta_rules_have_the_same_gradients_and_go_on_from_a_state() -> No
     second, end = delta_rule(*(x[:, :, 5:] for x in inputs), state=middle, chunk_size=4)
     assert_close(torch.cat([first, second], dim=2), found[0][0])
     assert_close(end, found[0][1])
-    row, _ = delta_rule_step(*(x[:, :, 0] for x in inputs))
+    row, _ = delta_rule_step(*first_of(*inputs))
     assert_close(row, delta_rule(*inputs)[0][:, :, 0])
 
 
@@ -272,43 +266,29 @@ test_oracles_reject_a_changed_delta_rule = rejects_changes(
 )
 
 
+REAL = torch.ones(B, S)
 test_what_does_not_fit_is_refused = refuses(
     (lambda q, k, v: linear_attention(q, k[..., 1:], v), "key: expected size 5"),
     (lambda q, k, v: linear_attention(q, k, v[:, :, 1:]), "value: expected size 7"),
     (lambda q, k, v: linear_attention(q[:, :, 1:], k, v, is_causal=True), "key: expected"),
     (lambda q, k, v: linear_attention(q, k, v, chunk_size=0), "chunk_size"),
-    (
-        lambda q, k, v: linear_attention(q, k, v, padding_mask=torch.ones(1, 2).bool()),
-        "padding_mask: expected a boolean mask of shape",
-    ),
-    (lambda q, k, v: linear_attention_recurrent(*(x[:, :, :0] for x in (q, k, v))), "query"),
-    (lambda q, k, v: delta_rule_recurrent(
-        *(x[:, :, :0] for x in (q, k, v)), q[:, :, :0, 0]), "query"),
+    (lambda q, k, v: linear_attention(q, k, v, padding_mask=REAL[:1, :2].bool()),
+     "padding_mask: expected a boolean mask of shape"),
+    (lambda q, k, v: linear_attention_recurrent(*nothing(q, k, v)), "query"),
+    (lambda q, k, v: delta_rule_recurrent(*nothing(q, k, v), q[:, :, :0, 0]), "query"),
     (lambda q, k, v: delta_rule(q, k, v, q[:, :, 1:, 0]), "beta: expected shape"),
     (lambda q, k, v: delta_rule(q, k, v, q[..., 0], chunk_size=0), "chunk_size"),
     (lambda q, k, v: performer_directions(0, 2), "num_features"),
     (lambda q, k, v: performer_features(q, torch.randn(3, 4)), "directions: expected size"),
     (lambda q, k, v: performer_features(q, q.new_zeros(0, q.shape[-1])), "directions"),
     (lambda q, k, v: linear_attention(q, k, v.float()), "value: expected torch.float64"),
-    (
-        lambda q, k, v: linear_attention(q, k, v, padding_mask=torch.ones(len(k), k.shape[2])),
-        "padding_mask: .* got torch.float32",
-    ),
+    (lambda q, k, v: linear_attention(q, k, v, padding_mask=REAL), "padding_mask: .*float32"),
     (lambda q, k, v: linear_attention_step(q, k, v), "query: expected axes"),
-    (
-        lambda q, k, v: linear_attention_step(q[:, :, 0], k[:, :1, 0], v[:, :, 0]),
-        "key: expected shape",
-    ),
-    (
-        lambda q, k, v: linear_attention_step(
-            *(x[:, :, 0] for x in (q, k, v)), LinearState(v[:, :, :2], k[:, :, 0])
-        ),
-        "state.memory: expected shape",
-    ),
+    (lambda q, k, v: linear_attention_step(*first_of(q, k[:, :1], v)), "key: expected shape"),
+    (lambda q, k, v: linear_attention_step(*first_of(q, k, v), LinearState(v[:, :, :2], k)),
+     "state.memory: expected shape"),
     (lambda q, k, v: delta_rule(q, k, v, q[..., 0], state=v), "state: expected shape"),
     (lambda q, k, v: delta_rule(q, k, v, q[..., 0].float()), "beta: expected torch.float64"),
-    (
-        lambda q, k, v: delta_rule_step(*(x[:, :, 0] for x in (q, k, v)), q[:, :1, 0, 0]),
-        "beta: expected shape",
-    ), given=lambda: inputs_of(S),
+    (lambda q, k, v: delta_rule_step(*first_of(q, k, v), q[:, :1, 0, 0]), "beta: expected shape"),
+    given=lambda: inputs_of(S),
 )  # fmt: skip

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from mutation import rejects_changes
+from mutation import passes, rejects_changes
 from oracles import by_numpy
-from refusals import refused
+from refusals import refuses
 from tolerances import FLOAT64
 from torch import Tensor
 from torch.testing import assert_close
@@ -45,13 +46,10 @@ def check_position(local_p_position: Callable[..., Tensor]) -> None:
     weight = torch.randn(A, H, dtype=torch.float64, requires_grad=True)
     v = torch.randn(A, dtype=torch.float64, requires_grad=True)
     lengths = torch.tensor([4, 11, 1])
-    arrays = [t.detach().numpy() for t in (hidden, weight, v, lengths)]
-    theirs = by_numpy.local_p_position(*arrays)
-    ours = local_p_position(hidden, weight, v, lengths)
-    assert_close(ours.detach(), theirs, **FLOAT64)
-    assert torch.autograd.gradcheck(
-        lambda *args: local_p_position(*args, lengths), (hidden, weight, v)
-    )
+    theirs = by_numpy.local_p_position(hidden, weight, v, lengths)
+    assert_close(local_p_position(hidden, weight, v, lengths), theirs, **FLOAT64)
+    given = partial(local_p_position, source_lengths=lengths)
+    assert torch.autograd.gradcheck(given, (hidden, weight, v))
 
 
 def check_weights(local_p_weights: Callable[..., Tensor]) -> None:
@@ -87,9 +85,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
 }
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_agrees_with_every_oracle(name: str) -> None:
-    CHECKS[name](getattr(functional, name))
+test_agrees_with_every_oracle = passes(CHECKS, functional)
 
 
 test_oracles_reject_a_changed_line = rejects_changes(
@@ -113,30 +109,32 @@ test_oracles_reject_a_changed_line = rejects_changes(
 )  # fmt: skip
 
 
-def test_bad_arguments_are_refused() -> None:
-    mask = functional.local_m_mask.__wrapped__
-    position = functional.local_p_position.__wrapped__
-    weights = functional.local_p_weights.__wrapped__
-    steps, lengths = torch.arange(L), torch.tensor([2, 3])
-    refused("half_width: expected at least 0, got -1", mask, steps, lengths, -1, 5)
-    refused("half_width: expected at least 0, got nan", mask, steps, lengths, float("nan"), 5)
-    refused("lengths: expected values from 0 to 2, got 2 to 3", mask, steps, lengths, 1, 2)
-    refused("steps: expected size 2 on axis 0", mask, torch.zeros(3, L).long(), lengths, 1, 5)
-    hidden, weight, v = torch.zeros(2, L, H), torch.zeros(A, H), torch.zeros(A)
-    with pytest.raises(ValueError, match=r"weight: expected size 7 on axis -1, got shape \(2, 6"):
-        position(hidden, weight[:, 1:], v, lengths)
-    refused("v: expected size 2 on axis 0", position, hidden, weight, torch.zeros(A + 1), lengths)
-    refused("source_lengths: expected 2 integers", position, hidden, weight, v, lengths[:1])
-    scores = torch.zeros(2, L, S)
-    for width in (0.0, -1.0, float("nan")):
-        refused("half_width: expected more than 0", weights, scores, torch.zeros(2, L), width)
-    refused("position: expected size 5 on axis -1", weights, scores, torch.zeros(2, L + 1), 1.0)
-    with pytest.raises(ValueError, match="attn_mask: expected a boolean mask"):
-        weights(scores, torch.zeros(2, L), 1.0, torch.ones(S))
-    refused("half_width: expected at least 0", reference.local_m_mask, [0], [1], -1, 2)
-    refused("half_width: expected more than 0", reference.local_p_weights, [[0.0]], [0.0], 0)
-    with pytest.raises(ValueError, match="weight: expected shape"):
-        reference.local_p_position([[[0.0]]], [[1.0, 2.0]], [1.0], [3])
+MASK, POSITION = functional.local_m_mask.__wrapped__, functional.local_p_position.__wrapped__
+WEIGHTS = functional.local_p_weights.__wrapped__
+STEPS, LENGTHS, NAN = torch.arange(L), torch.tensor([2, 3]), float("nan")
+PARTS = HIDDEN, WEIGHT, V = torch.zeros(2, L, H), torch.zeros(A, H), torch.zeros(A)
+SCORES, CENTRE = torch.zeros(2, L, S), torch.zeros(2, L)
+test_bad_arguments_are_refused = refuses(
+    (lambda: MASK(STEPS, LENGTHS, -1, 5), "half_width: expected at least 0, got -1"),
+    (lambda: MASK(STEPS, LENGTHS, NAN, 5), "half_width: expected at least 0, got nan"),
+    (lambda: MASK(STEPS, LENGTHS, 1, 2), "lengths: expected values from 0 to 2, got 2 to 3"),
+    (lambda: MASK(STEPS.expand(3, L), LENGTHS, 1, 5), "steps: expected size 2 on axis 0"),
+    (lambda: POSITION(HIDDEN, WEIGHT[:, 1:], V, LENGTHS), "weight: expected size 7 on axis -1"),
+    (lambda: POSITION(HIDDEN, WEIGHT, torch.zeros(A + 1), LENGTHS), "v: expected size 2 on axis 0"),
+    (lambda: POSITION(*PARTS, LENGTHS[:1]), "source_lengths: expected 2 integers"),
+    (lambda: POSITION(*PARTS, -LENGTHS), "source_lengths: expected"),
+    (lambda: POSITION(*PARTS, LENGTHS / 2), "source_lengths: expected"),
+    (lambda: WEIGHTS(SCORES, CENTRE, 0.0), "half_width: expected more than 0"),
+    (lambda: WEIGHTS(SCORES, CENTRE, -1.0), "half_width: expected more than 0"),
+    (lambda: WEIGHTS(SCORES, CENTRE, NAN), "half_width: expected more than 0"),
+    (lambda: WEIGHTS(SCORES, torch.zeros(2, L + 1), 1.0), "position: expected size 5 on axis -1"),
+    (lambda: WEIGHTS(SCORES, torch.rand(3, L), 2.0), "position: expected axes that broadcast"),
+    (lambda: WEIGHTS(torch.randn(S), torch.rand(1), 2.0), "scores: expected scores in rows"),
+    (lambda: WEIGHTS(SCORES, CENTRE, 1.0, torch.ones(S)), "attn_mask: expected a boolean mask"),
+    (lambda: reference.local_m_mask([0], [1], -1, 2), "half_width: expected at least 0"),
+    (lambda: reference.local_p_weights([[0.0]], [0.0], 0), "half_width: expected more than 0"),
+    (lambda: reference.local_p_position([[[0]]], [[1, 2]], [1], [3]), "weight: expected shape"),
+)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -161,14 +159,6 @@ def test_one_row_of_scores_serves_several_centres() -> None:
     got = functional.local_p_weights(scores, position, 2.5)
     for row in range(B):
         assert_close(got[row], functional.local_p_weights(scores, position[row], 2.5), **FLOAT64)
-    weights = functional.local_p_weights.__wrapped__
-    with pytest.raises(ValueError, match="position: expected axes that broadcast"):
-        weights(torch.randn(2, L, S), torch.rand(3, L), 2.0)
-    refused("scores: expected scores in rows", weights, torch.randn(S), torch.rand(1), 2.0)
-    position = functional.local_p_position.__wrapped__
-    parts = torch.randn(1, L, H), torch.randn(A, H), torch.randn(A)
-    for lengths in (torch.tensor([-1]), torch.tensor([2.0])):
-        refused("source_lengths: expected", position, *parts, lengths)
 
 
 @pytest.mark.parametrize("gaussian", [False, True])

@@ -1,12 +1,12 @@
 """Linformer: by hand, NumPy, an identity as projection, gradients and memory."""
 
 from collections.abc import Callable
+from functools import partial
 
-import pytest
 import torch
 from mutation import REJECTED, rejects_changes
-from oracles import by_numpy, same_gradients
-from refusals import refused
+from oracles import by_numpy, same_gradients, trained
+from refusals import refuses
 from tolerances import FLOAT64
 from torch import Tensor
 from torch.testing import assert_close
@@ -78,38 +78,26 @@ def test_padding_may_hold_nan() -> None:
 
 
 def test_memory_grows_with_the_length_only() -> None:
-    sizes = {}
-    for length in (1024, 4096):
-        x, mix = torch.randn(1, 1, length, 8), torch.randn(16, length)
+    def attend(x: Tensor, mix: Tensor) -> Tensor:
+        return linformer_attention(x, x, x, mix, mix)
 
-        def both(x: Tensor, mix: Tensor) -> tuple[Tensor, ...]:
-            x, mix = x.requires_grad_(), mix.requires_grad_()
-            out = linformer_attention(x, x, x, mix, mix)
-            return torch.autograd.grad(out.sum(), (x, mix))
-
-        sizes[length] = student.peak_memory(both, x, mix)
-    assert sizes[4096] < 4.2 * sizes[1024]
-    assert sizes[4096] < 4096 * 4096
+    small, large = (
+        student.peak_memory(partial(trained, attend), torch.randn(1, 1, n, 8), torch.randn(16, n))
+        for n in (1024, 4096)
+    )
+    assert large < 4.2 * small
+    assert large < 4096 * 4096
 
 
-@pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(
-    ("mix", "message"),
-    [
-        (torch.randn(K, S - 1), "x: expected at most 6 positions"),
-        (torch.randn(H + 1, K, S), "projection: expected size 3"),
-        (torch.randn(S), "projection: expected axes"),
-    ],
+PADDING = "padding_mask: expected a boolean mask of shape"
+test_what_does_not_fit_is_refused = refuses(
+    (lambda x, mix: _project_length(x, mix[:, : S - 1]), "x: expected at most 6 positions"),
+    (lambda x, mix: _project_length(x, mix.expand(H + 1, K, N)), "projection: expected size 3"),
+    (lambda x, mix: _project_length(x, mix[0]), "projection: expected axes"),
+    (lambda x, mix: _project_length(x, mix, torch.ones(B, S)), PADDING),
+    (lambda x, mix: _project_length(x, mix, torch.ones(B, S - 1) > 0), PADDING),
+    (lambda x, mix: _project_length(x, mix, torch.ones(1, S) > 0), PADDING),
+    (lambda x, mix: _project_length(x, mix.tolist()), "projection: expected a torch tensor"),
+    (lambda x, mix: linformer_attention(x, x, x[:, :, 1:], mix, mix), "value: expected size 7"),
+    given=lambda: (torch.randn(B, H, S, E), torch.randn(K, N)),
 )
-def test_what_does_not_fit_is_refused(mix: Tensor, message: str) -> None:
-    refused(message, _project_length, torch.randn(B, H, S, E), mix)
-
-
-@pytest.mark.usefixtures("unchecked")
-def test_padding_and_lengths_that_do_not_fit_are_refused() -> None:
-    x, mix = torch.randn(B, H, S, E), torch.randn(K, N)
-    for mask in (torch.ones(B, S), torch.ones(B, S - 1).bool(), torch.ones(1, S).bool()):
-        refused("padding_mask: expected a boolean mask of shape", _project_length, x, mix, mask)
-    refused("value: expected size 7 on axis 2", linformer_attention, x, x, x[:, :, 1:], mix, mix)
-    with pytest.raises(ValueError, match="projection: expected a torch tensor, got list"):
-        _project_length(x, mix.tolist())  # type: ignore[arg-type]

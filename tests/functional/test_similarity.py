@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from mutation import changes, mutant, rejects
+from mutation import passes, rejects, rejects_changes
 from oracles import by_numpy
-from refusals import refused
+from refusals import refuses
 from tolerances import FLOAT64
 from torch import Tensor
 from torch.nn import functional as F
@@ -76,7 +76,6 @@ test_cosine_oracles_reject = rejects(
         "sum of absolute values": lambda a, b: (
             (a * b).sum(-1) / (a.abs().sum(-1) * b.abs().sum(-1))
         ),
-        "no guard for zero": lambda a, b: (a * b).sum(-1) / (_norm(a) * _norm(b)),
         "a large epsilon": lambda a, b: F.cosine_similarity(a, b, dim=-1, eps=1e-3),
         "first axis": lambda a, b: F.cosine_similarity(a, b, dim=0),
         "angle": lambda a, b: torch.acos(F.cosine_similarity(a, b, dim=-1)),
@@ -96,9 +95,6 @@ test_mean_oracles_reject = rejects(
         "divided by the number": lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2) / w.shape[-1],
         "divided by all weights": lambda w, v: (w.unsqueeze(-2) @ v).squeeze(-2) / w.sum(),
         "softmax of the weights": lambda w, v: (w.softmax(-1).unsqueeze(-2) @ v).squeeze(-2),
-        "no guard for zero": lambda w, v: (
-            (w.unsqueeze(-2) @ v).squeeze(-2) / w.sum(-1, keepdim=True)
-        ),
         "largest only": lambda w, v: functional.weighted_mean(
             F.one_hot(w.argmax(-1), w.shape[-1]).to(w.dtype), v
         ),
@@ -110,24 +106,17 @@ test_mean_oracles_reject = rejects(
 ORACLES = {"cosine_similarity": check_cosine, "weighted_mean": check_mean}
 
 
-@pytest.mark.parametrize("name", ORACLES)
-def test_function_agrees_with_every_oracle(name: str) -> None:
-    ORACLES[name](getattr(functional, name))
+test_function_agrees_with_every_oracle = passes(ORACLES, functional)
 
 
-@changes(
-    cosine_similarity=[
-        ("wide / scale.masked_fill(scale == 0, 1.0)", "wide"),
-        ("norm.masked_fill(norm == 0, 1.0)", "norm"),
-    ],
-    weighted_mean=[
-        ("total.masked_fill(total == 0, 1.0)", "total"),
-        ("mean.masked_fill(total == 0, 0.0)", "mean"),
-    ],
+test_oracles_reject_a_changed_line = rejects_changes(
+    ORACLES,
+    "attn_course.functional.similarity",
+    ("cosine_similarity", "wide / scale.masked_fill(scale == 0, 1.0)", "wide"),
+    ("cosine_similarity", "norm.masked_fill(norm == 0, 1.0)", "norm"),
+    ("weighted_mean", "total.masked_fill(total == 0, 1.0)", "total"),
+    ("weighted_mean", "mean.masked_fill(total == 0, 0.0)", "mean"),
 )
-def test_oracles_reject_a_changed_line(name: str, old: str, new: str) -> None:
-    with pytest.raises((AssertionError, RuntimeError)):
-        ORACLES[name](mutant("attn_course.functional.similarity", name, old, new))
 
 
 def test_half_precision_keeps_its_dtype() -> None:
@@ -136,23 +125,19 @@ def test_half_precision_keeps_its_dtype() -> None:
     assert_close(functional.cosine_similarity(a, b), by_numpy.cosine_similarity(a, b).half())
 
 
-def test_other_sizes_are_refused() -> None:
-    cosine = functional.cosine_similarity.__wrapped__
-    mean = functional.weighted_mean.__wrapped__
-    with pytest.raises(ValueError, match=r"b: expected size 5 on axis -1, got shape \(3,\)"):
-        cosine(torch.zeros(5), torch.zeros(3))
-    with pytest.raises(ValueError, match=r"value: expected size 5 on axis -2, got shape \(3, 2\)"):
-        mean(torch.zeros(5), torch.zeros(3, 2))
-    refused("weights: expected a floating point", mean, torch.ones(3).long(), torch.zeros(3, 2))
-    refused("b: expected vectors of size 5", reference.cosine_similarity, [0.0] * 5, [0.0] * 3)
-    refused("weights: expected one per vector", reference.weighted_mean, [0.0] * 5, [[0.0]] * 3)
-    with pytest.raises(ValueError, match=r"b: expected axes that broadcast with \(2, 5\)"):
-        cosine(torch.zeros(2, 5), torch.zeros(3, 5))
-    with pytest.raises(ValueError, match=r"value: expected axes that broadcast with \(2,\)"):
-        mean(torch.zeros(2, 3), torch.zeros(7, 3, 5))
-    for scalar in (lambda: cosine(torch.tensor(1.0), torch.tensor(1.0)),
-                   lambda: mean(torch.tensor(1.0), torch.zeros(3, 2))):  # fmt: skip
-        refused(r"dim: expected an axis of shape \(\), got -1", scalar)
+COSINE, MEAN = functional.cosine_similarity.__wrapped__, functional.weighted_mean.__wrapped__
+ONE, THREE, PAIRS = torch.tensor(1.0), torch.zeros(3), torch.zeros(3, 2)
+test_other_sizes_are_refused = refuses(
+    (lambda: COSINE(torch.zeros(5), THREE), r"b: expected size 5 on axis -1, got shape \(3,\)"),
+    (lambda: MEAN(torch.zeros(5), PAIRS), r"value: expected size 5 on axis -2, got shape \(3, 2\)"),
+    (lambda: MEAN(THREE.long(), PAIRS), "weights: expected a floating point"),
+    (lambda: reference.cosine_similarity([0.0] * 5, [0.0] * 3), "b: expected vectors of size 5"),
+    (lambda: reference.weighted_mean([0.0] * 5, [[0.0]] * 3), "weights: expected one per vector"),
+    (lambda: COSINE(torch.zeros(2, 5), torch.zeros(3, 5)), r"b: .* broadcast with \(2, 5\)"),
+    (lambda: MEAN(torch.zeros(2, 3), torch.zeros(7, 3, 5)), r"value: .* broadcast with \(2,\)"),
+    (lambda: COSINE(ONE, ONE), r"dim: expected an axis of shape \(\), got -1"),
+    (lambda: MEAN(ONE, PAIRS), r"dim: expected an axis of shape \(\), got -1"),
+)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

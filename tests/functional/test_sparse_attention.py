@@ -2,12 +2,13 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from mutation import mutant
-from oracles import same_gradients
+from oracles import same_gradients, same_hessians, trained
 from refusals import refused
 from torch import Tensor
 from torch.testing import assert_close
@@ -20,12 +21,12 @@ from attn_course.functional import (
     global_pattern,
     patterns,
     random_pattern,
-    scaled_dot_product_attention,
     sliding_window_attention,
     sparse_attention,
     strided_pattern,
     window_pattern,
 )
+from attn_course.functional import scaled_dot_product_attention as sdpa
 from attn_course.probes import student
 
 HEADS = 3
@@ -93,7 +94,7 @@ def check(sparse_attention: Callable[..., Tensor], seeds: range, names: list[str
             if options["is_causal"]:
                 mask = mask & causal_pattern().mask(length)
             mask = mask if padding is None else mask & padding
-            want = scaled_dot_product_attention(*leaves, mask.expand(2, HEADS, -1, -1))
+            want = sdpa(*leaves, mask.expand(2, HEADS, -1, -1))
             assert_close(got, want, msg=lambda text, at=(name, seed): f"{at}: {text}")
             same_gradients(got, want, leaves)
 
@@ -152,7 +153,7 @@ def test_a_wrong_path_is_noticed(module: str, old: str, new: str) -> None:
     if module == "patterns":
         wrong = mutant("attn_course.functional.patterns", "strided_pattern", old, new)
         rows = [torch.randn(1, 1, 31, 3) for _ in range(3)]
-        want = scaled_dot_product_attention(*rows, strided_pattern(stride=5).mask(31))
+        want = sdpa(*rows, strided_pattern(stride=5).mask(31))
         assert not torch.allclose(sparse_attention(*rows, pattern=wrong(stride=5)), want)
         return
     wrong = mutant("attn_course.functional.sparse_attention", "sparse_attention", old, new)
@@ -176,18 +177,10 @@ WORK: dict[str, Callable[[], Pattern]] = {
 def test_no_table_of_all_pairs_is_made(name: str) -> None:
     length, pattern = 2048, WORK[name]()
     rows = [torch.randn(1, 2, length, 16) for _ in range(3)]
-
-    def train(*rows: Tensor) -> tuple[Tensor, ...]:
-        leaves = [one.detach().requires_grad_() for one in rows]
-        output = sparse_attention(*leaves, pattern=pattern)
-        return torch.autograd.grad(output.sum(), leaves)
-
-    def forward(*rows: Tensor) -> Tensor:
-        return sparse_attention(*rows, pattern=pattern)
-
+    forward = partial(sparse_attention, pattern=pattern)
     # the booleans of one head would be as many bytes, the scores of both eight times as many
     assert student.peak_memory(forward, *rows) < length * length / 2
-    assert student.peak_memory(train, *rows) < length * length
+    assert student.peak_memory(partial(trained, forward), *rows) < length * length
 
 
 @pytest.mark.parametrize("name", WORK)
@@ -278,29 +271,25 @@ def test_second_derivatives_are_those_of_full_attention(is_causal: bool) -> None
         return found.square().sum()
 
     def full(x: Tensor) -> Tensor:
-        return scaled_dot_product_attention(x, x.tanh(), x, mask).square().sum()
+        return sdpa(x, x.tanh(), x, mask).square().sum()
 
-    x = torch.randn(1, 2, 5, 3, dtype=torch.float64)
-    want = torch.func.hessian(full)(x)
-    assert_close(torch.autograd.functional.hessian(sparse, x), want)
-    assert_close(torch.func.hessian(sparse)(x), want)
+    same_hessians(sparse, full, torch.randn(1, 2, 5, 3, dtype=torch.float64))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"pattern": causal_pattern()}, "pattern: expected one that is made of tiles"),
-        ({"pattern": causal_pattern() | strided_pattern(stride=2)}, "pattern: expected one that"),
-        (
-            {"pattern": window_pattern(window_size=3, dilation=[1, 2, 3])},
-            "expected 1 or 2 for heads",
-        ),
-        ({"pattern": global_pattern(torch.ones(3, 5) > 0)}, "pattern: expected 1 or 2 for batch"),
-        ({"dropout_p": 0.1}, "dropout_p: expected 0, a pattern has none"),
-        ({"attn_mask": torch.ones(5, 5, dtype=torch.bool)}, "the pattern is the rest"),
-    ],
-)
+BAD: dict[str, dict[str, Any]] = {
+    "pattern: expected one that is made of tiles": {"pattern": causal_pattern()},
+    "pattern: expected one that": {"pattern": causal_pattern() | strided_pattern(stride=2)},
+    "expected 1 or 2 for heads": {"pattern": window_pattern(window_size=3, dilation=[1, 2, 3])},
+    "pattern: expected 1 or 2 for batch": {"pattern": global_pattern(torch.ones(3, 5) > 0)},
+    "dropout_p: expected 0, a pattern has none": {"dropout_p": 0.1},
+    "the pattern is the rest": {"attn_mask": torch.ones(5, 5, dtype=torch.bool)},
+}
+
+
+@pytest.mark.parametrize("message", BAD)
 @pytest.mark.usefixtures("unchecked")
-def test_bad_input_is_refused_by_name(options: dict[str, Any], message: str) -> None:
+def test_bad_input_is_refused_by_name(message: str) -> None:
     rows = [torch.randn(2, 2, 5, 3) for _ in range(3)]
-    refused(message, sparse_attention, *rows, **{"pattern": strided_pattern(stride=2)} | options)
+    refused(
+        message, sparse_attention, *rows, **{"pattern": strided_pattern(stride=2)} | BAD[message]
+    )

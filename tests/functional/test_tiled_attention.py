@@ -3,7 +3,8 @@
 import pytest
 import torch
 from mutation import rejects_changes
-from refusals import refused
+from oracles import same_hessians
+from refusals import refuses
 from tolerances import FLOAT64
 from torch import Tensor
 from torch.testing import assert_close
@@ -29,13 +30,9 @@ def check(attention: object, inputs: tuple[Tensor, ...], **options: object) -> N
     found = attention(*asked, **options, **tiles)  # type: ignore[operator]
     exact = [x.clone().requires_grad_() for x in inputs]
     expected = attention_with_lse(*exact, **options)  # type: ignore[arg-type]
-    push = [torch.randn_like(x) for x in expected]
+    push, grad = [torch.randn_like(x) for x in expected], torch.autograd.grad
     assert_close(found, expected, **FLOAT64)
-    assert_close(
-        torch.autograd.grad(found, asked, push),
-        torch.autograd.grad(expected, exact, push),
-        **FLOAT64,
-    )
+    assert_close(grad(found, asked, push), grad(expected, exact, push), **FLOAT64)
 
 
 @pytest.mark.parametrize("tiles", [(1, 1), (3, 2), (5, 64), (64, 5), (64, 64)])
@@ -51,10 +48,8 @@ def test_the_result_does_not_depend_on_the_tiles(tiles: tuple[int, int], is_caus
 
 def test_large_scores_do_not_overflow() -> None:
     query, key, value = draw(1, 1, 1, 5, 9, 4, 3, torch.float32)
-    output, lse = tiled_attention(100 * query, 100 * key, value, key_tile=2)
-    expected, expected_lse = attention_with_lse(100 * query, 100 * key, value)
-    assert_close(output, expected)
-    assert_close(lse, expected_lse)
+    heads = 100 * query, 100 * key, value
+    assert_close(tiled_attention(*heads, key_tile=2), attention_with_lse(*heads))
 
 
 def test_no_query_is_a_sequence_too() -> None:
@@ -73,17 +68,13 @@ def test_no_key_gives_zero() -> None:
 
 
 def test_second_derivatives_are_those_of_the_equation() -> None:
-    x = torch.randn(1, 2, 5, 3, dtype=torch.float64)
-
     def tiled(x: Tensor) -> Tensor:
         return tiled_attention(x, x.tanh(), x, query_tile=2, key_tile=3)[0].square().sum()
 
     def plain(x: Tensor) -> Tensor:
         return attention_with_lse(x, x.tanh(), x)[0].square().sum()
 
-    want = torch.func.hessian(plain)(x)
-    assert_close(torch.autograd.functional.hessian(tiled, x), want)
-    assert_close(torch.func.hessian(tiled)(x), want)
+    same_hessians(tiled, plain, torch.randn(1, 2, 5, 3, dtype=torch.float64))
 
 
 def test_no_table_of_scores_is_held() -> None:
@@ -114,15 +105,12 @@ test_the_oracle_rejects_planted_mistakes = rejects_changes(
 )
 
 
-@pytest.mark.usefixtures("unchecked")
-def test_bad_tiles_heads_and_sizes_are_refused() -> None:
-    query, key, value = draw(1, 4, 2, 3, 3, 4, 4)
-    refused("key: expected 4 heads on axis 1, got 2", tiled_attention, query, key, value)
-    with pytest.raises(ValueError, match="key_tile: expected at least 1, got 0"):
-        tiled_attention(query, query, query, key_tile=0)
-
-    query, key, value = draw(2, 4, 4, 3, 5, 4, 6)
-    refused("key: expected size 4 on axis 3", tiled_attention, query, key[..., 1:], value)
-    refused("value: expected size 5 on axis 2", tiled_attention, query, key, value[:, :, 1:])
-    refused("value: expected size 4 on axis 1", tiled_attention, query, key, value[:, :1])
-    refused("key: expected size 2 on axis 0", tiled_attention, query, key[:1], value[:1])
+test_bad_tiles_heads_and_sizes_are_refused = refuses(
+    (lambda q, k, v: tiled_attention(q, k[:, :2], v[:, :2]), "key: expected 4 heads .* got 2"),
+    (lambda q, k, v: tiled_attention(q, k, v, key_tile=0), "key_tile: expected at least 1, got 0"),
+    (lambda q, k, v: tiled_attention(q, k[..., 1:], v), "key: expected size 4 on axis 3"),
+    (lambda q, k, v: tiled_attention(q, k, v[:, :, 1:]), "value: expected size 5 on axis 2"),
+    (lambda q, k, v: tiled_attention(q, k, v[:, :1]), "value: expected size 4 on axis 1"),
+    (lambda q, k, v: tiled_attention(q, k[:1], v[:1]), "key: expected size 2 on axis 0"),
+    given=lambda: draw(2, 4, 4, 3, 5, 4, 6),
+)

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from functools import partial
 
-import pytest
 import torch
-from mutation import REJECTED, mutant, rejects_changes
+from mutation import REJECTED, mutant, passes, rejects_changes
 from oracles import by_numpy, same_gradients
-from refusals import refused
+from refusals import refuses
 from tolerances import FLOAT64
 from torch import Tensor, nn
 from torch.autograd import gradcheck
@@ -47,9 +46,8 @@ def check_unpatchify(function: Function) -> None:
         patches = functional.patchify(images, size)
         assert torch.equal(function(patches, (6, 10), size), images)
     patches = randn(2, 6, 30)
-    same_as_reference(
-        function(patches, (6, 10), (2, 5)), reference.unpatchify(patches, (6, 10), (2, 5))
-    )
+    sizes = (6, 10), (2, 5)
+    same_as_reference(function(patches, *sizes), reference.unpatchify(patches, *sizes))
 
 
 def check_positions(function: Function) -> None:
@@ -119,9 +117,7 @@ CHECKS = {
 }
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_agrees_with_every_oracle(name: str) -> None:
-    CHECKS[name](getattr(functional.vision, name))
+test_agrees_with_every_oracle = passes(CHECKS, functional.vision)
 
 
 test_oracles_reject_a_changed_line = rejects_changes(
@@ -160,6 +156,10 @@ test_oracles_reject_a_changed_line = rejects_changes(
 )
 
 
+def unpatchify(patches: int, features: int, sides: tuple[int, int]) -> Tensor:
+    return functional.unpatchify(torch.zeros(2, patches, features), sides, 2)
+
+
 def test_heads_that_look_at_shifts_are_nearly_one_hot() -> None:
     shifts = functional.kernel_shifts((3, 5))
     assert shifts.tolist() == [[i, j] for i in (-1, 0, 1) for j in (-2, -1, 0, 1, 2)]
@@ -169,20 +169,17 @@ def test_heads_that_look_at_shifts_are_nearly_one_hot() -> None:
     assert float(top[..., 1].max()) < 1e-40
 
 
-def test_bad_sizes_are_refused_by_name() -> None:
-    images = torch.zeros(2, 3, 6, 10)
-    refused(r"images: expected sides that are multiples .*\(4, 4\)", functional.patchify, images, 4)
-    refused("patch_size: expected one or two whole numbers", functional.patchify, images, 0)
-    with pytest.raises(ValueError, match=r"image_size: expected sides that are multiples"):
-        functional.unpatchify(torch.zeros(2, 15, 12), (6, 9), 2)
-    with pytest.raises(ValueError, match="patches: expected size 15 on axis 1"):
-        functional.unpatchify(torch.zeros(2, 14, 12), (6, 10), 2)
-    with pytest.raises(ValueError, match="patches: expected a multiple of 4 features, got 13"):
-        functional.unpatchify(torch.zeros(2, 15, 13), (6, 10), 2)
-    with pytest.raises(ValueError, match="embed_dim: expected a positive multiple of 4, got 6"):
-        functional.sinusoidal_positions_2d(3, 5, 6)
-    with pytest.raises(ValueError, match="table: expected size 13 on axis 0"):
-        functional.interpolate_positions(torch.zeros(12, 5), (3, 4), (5, 5), num_prefix=1)
-    refused(r"kernel_size: expected odd sides, got \(3, 2\)", functional.kernel_shifts, (3, 2))
-    convolution = mutant(MODULE, "convolution_as_attention", "def ", "def ")  # shapes unchecked
-    refused("weight: expected size 3 on axis 1", convolution, images, torch.zeros(5, 2, 3, 3))
+CONVOLUTION = mutant(MODULE, "convolution_as_attention", "def ", "def ")  # shapes unchecked
+test_bad_sizes_are_refused_by_name = refuses(
+    (lambda x: functional.patchify(x, 4), r"images: expected sides that are multiples .*\(4, 4\)"),
+    (lambda x: functional.patchify(x, 0), "patch_size: expected one or two whole numbers"),
+    (lambda x: unpatchify(15, 12, (6, 9)), "image_size: expected sides that are multiples"),
+    (lambda x: unpatchify(14, 12, (6, 10)), "patches: expected size 15 on axis 1"),
+    (lambda x: unpatchify(15, 13, (6, 10)), "patches: expected a multiple of 4 features, got 13"),
+    (lambda x: functional.sinusoidal_positions_2d(3, 5, 6), "embed_dim: .* multiple of 4, got 6"),
+    (lambda x: functional.interpolate_positions(torch.zeros(12, 5), (3, 4), (5, 5), num_prefix=1),
+     "table: expected size 13 on axis 0"),
+    (lambda x: functional.kernel_shifts((3, 2)), r"kernel_size: expected odd sides, got \(3, 2\)"),
+    (lambda x: CONVOLUTION(x, torch.zeros(5, 2, 3, 3)), "weight: expected size 3 on axis 1"),
+    given=lambda: [torch.zeros(2, 3, 6, 10)],
+)  # fmt: skip

@@ -44,10 +44,6 @@ def test_between_unrelated_numbers_nothing_holds():
 @pytest.mark.parametrize("got", [0.37, -2.5, 1.0])
 def test_a_single_number_has_no_softmax_and_no_sum(got):
     """Of any single number the softmax is 1, and so is the share of its own sum."""
-    of_an_axis = {
-        "a softmax too many",
-        "the softmax is missing",
-        "right up to a factor for each row",
-    }
-    assert not holding(got, 1.0) & of_an_axis
-    assert not holding(1.0, got) & of_an_axis
+    axis = {"a softmax too many", "the softmax is missing", "right up to a factor for each row"}
+    assert not holding(got, 1.0) & axis
+    assert not holding(1.0, got) & axis

@@ -12,7 +12,7 @@ import pytest
 import torch
 from matplotlib.axes import Axes
 from processes import python
-from refusals import refused
+from refusals import refused, refuses
 
 from attn_course import viz
 from attn_course.viz.style import HEAT, HEAT_NEGATIVE, INK
@@ -43,6 +43,18 @@ def figure(values: np.ndarray | None = None) -> viz.svg.Picture:
         series = {"RNN": np.arange(7.0), "LSTM": np.ones(7)} if values is None else {"x": values}
         viz.line(ax, np.arange(7), series, xlabel="lag", ylabel="norm")
         return viz.picture(fig, alt="Norm by lag: one line rises, one is flat.")
+
+
+def axes(draw: Callable[[Axes], object]) -> Axes:
+    """With what was drawn on them, in the style of the book."""
+    with viz.style():
+        _, ax = viz.subplots()
+        draw(ax)
+    return ax
+
+
+def two_bars(ax: Axes) -> None:
+    viz.bar(ax, ["a", "b"], [0.25, 0.75])
 
 
 def ids(svg: str) -> list[str]:
@@ -91,10 +103,8 @@ def test_numbers_can_be_read_on_every_cell_of_a_heat_map() -> None:
 
 
 def test_the_drawing_follows_the_text_colour_of_the_page() -> None:
-    with viz.style():
-        fig, ax = viz.subplots()
-        viz.heatmap(ax, np.array([[0.2, -0.8]]))
-        svg = viz.picture(fig, alt="Two cells.").svg
+    ax = axes(lambda ax: viz.heatmap(ax, np.array([[0.2, -0.8]])))
+    svg = viz.picture(ax.figure, alt="Two cells.").svg
     for part in ("currentColor", "var(--attn-heat, ", "var(--attn-heat-negative, "):
         assert part in svg
     assert INK not in svg
@@ -103,10 +113,8 @@ def test_the_drawing_follows_the_text_colour_of_the_page() -> None:
 
 
 def test_a_numbered_colour_is_of_the_palette_wherever_the_figure_is_shown() -> None:
-    with viz.style():
-        fig, ax = viz.subplots()
-        ax.plot([0.0, 1.0], [1.0, 2.0], color="C1")
-    svg = viz.picture(fig, alt="One line.").svg
+    ax = axes(lambda ax: ax.plot([0.0, 1.0], [1.0, 2.0], color="C1"))
+    svg = viz.picture(ax.figure, alt="One line.").svg
     assert viz.PALETTE[1] in svg
     assert "#ff7f0e" not in svg
 
@@ -126,20 +134,15 @@ def test_a_figure_is_described() -> None:
 
 
 def test_a_title_leaves_the_long_words_to_the_description() -> None:
-    with viz.style():
-        fig, ax = viz.subplots()
-        viz.bar(ax, ["a"], [1.0])
-        svg = viz.picture(fig, alt="a < b & c \\1", title="Short").svg
+    svg = viz.picture(axes(two_bars).figure, alt="a < b & c \\1", title="Short").svg
     assert re.search(r"<title [^>]*>Short</title><desc [^>]*>a &lt; b &amp; c \\1</desc>", svg)
     assert references(svg) <= set(ids(svg))
 
 
 @pytest.mark.parametrize("alt", ["", "  \n", None])
 def test_a_figure_without_description_is_refused(alt: str | None) -> None:
-    fig, ax = viz.subplots()
-    viz.bar(ax, ["a"], [1.0])
     with pytest.raises(Exception, match="alt"):
-        viz.picture(fig, alt=alt)  # type: ignore[arg-type]
+        viz.picture(axes(two_bars).figure, alt=alt)  # type: ignore[arg-type]
 
 
 def test_ids_are_unique_on_a_page_and_all_resolve() -> None:
@@ -167,9 +170,7 @@ def test_the_same_figure_gives_the_same_bytes_in_every_run(tmp_path: Path) -> No
 
 
 def test_saving_writes_the_same_svg(tmp_path: Path) -> None:
-    with viz.style():
-        fig, ax = viz.subplots()
-        viz.bar(ax, ["a", "b"], [0.25, 0.75])
+    fig = axes(two_bars).figure
     first = viz.save(fig, tmp_path / "bars.svg", alt="Two bars.").read_text()
     assert viz.save(fig, tmp_path / "bars.svg", alt="Two bars.").read_text() == first
     assert ">0.75</text>" in first
@@ -186,9 +187,8 @@ def test_figures_are_small() -> None:
 
 def test_an_attention_map_has_queries_as_rows_from_the_top() -> None:
     weights = torch.tensor([[1.0, 0.0, 0.0], [0.25, 0.75, 0.0]], requires_grad=True)
-    with viz.style():
-        _, ax = viz.subplots()
-        viz.heatmap(ax, weights, rows=["q0", "q1"], columns=["k0", "k1", "k2"])
+    names = {"rows": ["q0", "q1"], "columns": ["k0", "k1", "k2"]}
+    ax = axes(lambda ax: viz.heatmap(ax, weights, **names))
     assert [t.get_text() for t in ax.get_yticklabels()] == ["q0", "q1"]
     assert [t.get_text() for t in ax.get_xticklabels()] == ["k0", "k1", "k2"]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("keys", "queries")
@@ -199,13 +199,11 @@ def test_an_attention_map_has_queries_as_rows_from_the_top() -> None:
 
 
 def test_a_negative_zero_is_a_zero() -> None:
-    with viz.style():
-        _, ax = viz.subplots()
-        viz.heatmap(ax, np.array([[-0.0001, -0.5]]))
+    ax = axes(lambda ax: viz.heatmap(ax, np.array([[-0.0001, -0.5]])))
     assert [t.get_text() for t in ax.texts] == ["0.00", "-0.50"]
 
 
-@pytest.mark.parametrize(("call", "message"), [
+test_input_that_does_not_fit_is_refused = refuses(
     (lambda ax: viz.line(ax, [0, 1], {"a": [1.0, 2.0, 3.0]}), "'a': expected 2 values"),
     (lambda ax: viz.line(ax, [0, 1], [[1.0, 2.0]]), "series: expected 1 axes"),
     (lambda ax: viz.bar(ax, ["a"], [1.0, 2.0]), "values: expected 1"),
@@ -213,10 +211,8 @@ def test_a_negative_zero_is_a_zero() -> None:
     (lambda ax: viz.heatmap(ax, np.zeros((0, 3))), "at least one cell"),
     (lambda ax: viz.heatmap(ax, np.zeros((2, 3)), rows=["a"]), "rows: expected 2"),
     (lambda ax: viz.heatmap(ax, np.zeros((2, 3)), columns=["a"]), "columns: expected 3"),
-])  # fmt: skip
-def test_input_that_does_not_fit_is_refused(call, message) -> None:  # type: ignore[no-untyped-def]
-    _, ax = viz.subplots()
-    refused(message, call, ax)
+    given=lambda: [viz.subplots()[1]],
+)
 
 
 def test_style_is_left_behind() -> None:
