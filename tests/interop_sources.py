@@ -230,6 +230,20 @@ COUNTED = ("Bert", "GPT2", "Llama", "Mistral", "ModernBert", "Qwen")
 WITH_DECODER = ("MarianModel", "MarianMTModel", "T5Model", "T5ForConditionalGeneration")
 
 
+@torch.no_grad()
+def moved(model: Any, scale: float) -> Any:
+    """The model with larger weights, and with norms and biases moved from 1 and 0."""
+    for path, tensor in model.named_parameters():
+        if "embed_positions" in path:
+            continue
+        tensor.mul_(scale if tensor.ndim == 2 else 1.0)
+        if tensor.ndim == 1 and "cls.predictions.bias" not in path:
+            tensor.add_(0.1 * torch.randn_like(tensor))
+    if hasattr(model, "cls"):  # the same numbers, whether they are one weight or two
+        model.cls.predictions.bias.copy_(model.cls.predictions.decoder.bias)
+    return model
+
+
 def make_source(name: str, seed: int, *, scale: float = 1.0, **fields: Any) -> Any:
     """A model with random settings; norms and biases, 1 and 0 at first, are moved from there.
 
@@ -241,16 +255,8 @@ def make_source(name: str, seed: int, *, scale: float = 1.0, **fields: Any) -> A
     """
     kind, config = MODELS[name]
     torch.manual_seed(seed)
-    model = kind(config(random.Random(f"{name} {seed}"), **fields)).eval()
+    model = moved(kind(config(random.Random(f"{name} {seed}"), **fields)).eval(), scale)
     with torch.no_grad():
-        for path, tensor in model.named_parameters():
-            if "embed_positions" in path:
-                continue
-            tensor.mul_(scale if tensor.ndim == 2 else 1.0)
-            if tensor.ndim == 1 and "cls.predictions.bias" not in path:
-                tensor.add_(0.1 * torch.randn_like(tensor))
-        if hasattr(model, "cls"):  # the same numbers, whether they are one weight or two
-            model.cls.predictions.bias.copy_(model.cls.predictions.decoder.bias)
         if name == "LongformerForMaskedLM":
             model.lm_head.bias.copy_(model.lm_head.decoder.bias)
         if hasattr(model, "final_logits_bias"):
@@ -310,13 +316,10 @@ def ours_of(model: Any, given: dict[str, Tensor]) -> dict[str, Any]:
     """The same call of one of our models."""
     if "pixel_values" in given:
         return {"images": given["pixel_values"]}
-    made = {
-        "padding_mask": given.get("attention_mask"),
-        "decoder_padding_mask": given.get("decoder_attention_mask"),
-    }
-    made["global_mask"] = given.get("global_attention_mask")
-    made = {name: mask.bool() for name, mask in made.items() if mask is not None}
-    made |= {k: given[k] for k in ("input_ids", "decoder_input_ids") if k in given}
-    if "token_type_ids" in given:
-        made["token_types"] = given["token_type_ids"]
-    return made
+    names = {
+        "attention_mask": "padding_mask", "decoder_attention_mask": "decoder_padding_mask",
+        "global_attention_mask": "global_mask", "token_type_ids": "token_types",
+        "input_ids": "input_ids", "decoder_input_ids": "decoder_input_ids",
+    }  # fmt: skip
+    made = {names[name]: each for name, each in given.items() if name in names}
+    return {name: each.bool() if "mask" in name else each for name, each in made.items()}

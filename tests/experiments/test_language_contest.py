@@ -12,8 +12,7 @@ from experiments import language_contest
 
 
 @pytest.mark.parametrize(
-    ("best", "tried"),
-    [(4e-3, {2e-3, 4e-3, 8e-3}), (5e-4, {2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3})],
+    ("best", "tried"), [(4e-3, {2e-3, 4e-3, 8e-3}), (5e-4, {2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3})]
 )
 def test_rates_are_tried_until_the_best_lies_inside(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, best: float, tried: set[float]
@@ -32,7 +31,6 @@ def test_rates_are_tried_until_the_best_lies_inside(
 
 def test_the_contest_is_of_equal_cost_with_the_steps_that_the_page_states() -> None:
     record = load_results("language_contest")
-    assert record is not None
     assert record["missing"] == []
     sides = record["models"]
     seconds = {
@@ -48,7 +46,6 @@ def test_the_contest_is_of_equal_cost_with_the_steps_that_the_page_states() -> N
 
 def test_the_head_of_the_explorer_grows() -> None:
     record = load_results("language_contest")
-    assert record is not None
     stages = record["growing up"]["stages"]
     bits, previous = ([stage[key] for stage in stages] for key in ("bits", "previous"))
     assert bits == sorted(bits, reverse=True)

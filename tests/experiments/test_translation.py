@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from oracles import same_state
+from refusals import refused
 from stopped_runs import Killed, ctrl_c, kill, stopping, untimed
 
 from attn_course.data import BOS, EOS, PAD, UNK, collate, load_results
@@ -97,13 +98,8 @@ def test_every_model_meets_the_budget_within_one_percent(name, setting):
 
 def test_a_budget_that_cannot_be_met_is_refused():
     sizes = Sizes(source_vocab=1009, target_vocab=997, embed_dim=13, max_source=31)
-    with pytest.raises(ValueError, match=r"parameters: .*plain.*within 1%.*nearest is \d+"):
-        fitted_hidden_size("plain", sizes, parameters=31_000)
-
-
-def test_an_unknown_model_is_refused(corpus, tmp_path):
-    with pytest.raises(ValueError, match=r"models: expected some of plain.*got dots"):
-        run.run(TINY, corpus, work=tmp_path, out=tmp_path / "out.json", models=["dots"])
+    message = r"parameters: .*plain.*within 1%.*nearest is \d+"
+    refused(message, fitted_hidden_size, "plain", sizes, parameters=31_000)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -256,11 +252,13 @@ def test_models_can_be_run_one_by_one_into_one_file(finished, corpus, tmp_path):
     assert untimed(result) == untimed(whole)
 
 
-def test_a_folder_with_other_settings_is_refused(finished, corpus):
+def test_what_cannot_be_run_is_refused(finished, corpus):
     folder, _ = finished
+    call = {"work": folder / "work", "out": folder / "refused.json", "seed": 3}
+    message = "models: expected some of plain.*got dots"
+    refused(message, run.run, TINY, corpus, models=["dots"], **call)
     other = dataclasses.replace(TINY, learning_rate=2e-2)
-    with pytest.raises(ValueError, match=r"work: .*other settings.*--work"):
-        run.run(other, corpus, work=folder / "work", out=folder / "out.json", seed=3)
+    refused(r"work: .*other settings.*--work", run.run, other, corpus, **call)
 
 
 def test_the_file_keeps_a_row_of_weights_in_a_line_and_loses_nothing():
@@ -328,11 +326,18 @@ def test_the_search_for_a_rate_ends_between_two_worse_ones():
     assert list(rates.search(loss_at, start=1.6e-2)) == [1.6e-2, 3.2e-2, 8e-3]
 
 
+def run_twice(start, own: dict[str, float], corpus: Corpus, folder: Path) -> dict:
+    """What is recorded, by the second call too, which trains nothing."""
+    call = {"work": folder / "work", "out": folder / "out.json", "seeds": (0, 4)}
+    result = start(TINY, own, corpus, **call)
+    assert json.loads((folder / "out.json").read_text()) == result
+    assert start(TINY, own, corpus, **call) == result
+    return result
+
+
 def test_the_tuned_runs_have_every_model_at_its_own_rate(corpus, tmp_path):
     own = {"plain": 1e-2, "transformer": 5e-3}
-    call = {"work": tmp_path / "work", "out": tmp_path / "out.json", "seeds": (0, 4)}
-    result = tuned.run(TINY, own, corpus, **call)
-    assert json.loads((tmp_path / "out.json").read_text()) == result
+    result = run_twice(tuned.run, own, corpus, tmp_path)
     assert (result["missing"], result["seeds"]) == ([], [0, 4])
     assert "learning_rate" not in result["setting"]
     for name, rate in own.items():
@@ -344,8 +349,6 @@ def test_the_tuned_runs_have_every_model_at_its_own_rate(corpus, tmp_path):
         assert all(len(bucket["bleu"]) == 2 for bucket in entry["by_length"])
         losses = [each["val_loss"][-1]["loss"] for each in entry["runs"]]
         assert losses[0] != losses[1]
-    again = tuned.run(TINY, own, corpus, **call)  # nothing is trained twice
-    assert again == result
 
 
 def bleu_of(counts: dict, reference_words: list[int]) -> float:
@@ -371,9 +374,7 @@ def test_the_counts_of_sentences_are_enough_for_bleu():
 
 def test_the_paired_run_keeps_the_counts_of_both_models(corpus, tmp_path):
     own = {"bahdanau": 1e-2, "transformer": 5e-3}
-    call = {"work": tmp_path / "work", "out": tmp_path / "out.json", "seeds": (0, 4)}
-    result = paired.run(TINY, own, corpus, **call)
-    assert json.loads((tmp_path / "out.json").read_text()) == result
+    result = run_twice(paired.run, own, corpus, tmp_path)
     assert result["seeds"] == [0, 4]
     assert len(result["reference_words"]) == len(corpus.test)
     for name, rate in own.items():
@@ -381,7 +382,6 @@ def test_the_paired_run_keeps_the_counts_of_both_models(corpus, tmp_path):
         for each in result["models"][name]["runs"]:
             assert [len(row) for row in each["matches"]] == 4 * [len(corpus.test)]
     assert all(0 < each["p_value"] <= 1 for each in result["paired"])
-    assert paired.run(TINY, own, corpus, **call) == result  # nothing is trained twice
 
 
 def test_the_recorded_counts_give_sacrebleus_number():
