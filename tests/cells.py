@@ -74,7 +74,17 @@ def as_cell(slug: str, one: Misconception | Variant) -> str:
             f"[{_number(slug, one)}])"
         )
     tree.body = _needed(tree.body, ast.parse(last), one.name if "faults" in last else "")
-    return f"{UNREGISTERED}\n\n{ast.unparse(tree)}\n\n{last}\n"
+    text = f"{UNREGISTERED}\n\n{ast.unparse(tree)}\n\n{last}\n"
+    return text if "triton" in text else _by_itself(text, one.of)
+
+
+def _by_itself(text: str, name: str) -> str:
+    """The same cell with helpers of its own: those of another cell may have the same names."""
+    whole = ast.parse(f"def answer():\n    return {name}\n\n{name} = answer()")
+    function = whole.body[0]
+    assert isinstance(function, ast.FunctionDef)
+    function.body[:0] = ast.parse(text).body
+    return ast.unparse(whole) + "\n"
 
 
 def _number(slug: str, one: Misconception) -> int:
