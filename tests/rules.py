@@ -62,9 +62,9 @@ def of_chapter(
     for name in ("goals", "exercise-set"):
         elsewhere = [page for page, text in further.items() if boxes(name, text)]
         kept[f"{{{name}}} is on the main page, not on {', '.join(elsewhere)}"] = not elsewhere
-    # a chapter that is not split yet keeps its length
-    most, words = (3000 if further else 4500), count(main).words
-    kept[f"a page has {most} words at most, not {words}"] = words <= most
+    first = count(main)
+    kept[f"a page has 3000 words at most, not {first.words}"] = first.words <= 3000
+    kept[f"a page takes 60 minutes at most, not {first.minutes}"] = first.minutes <= 60
     for page, text in further.items():
         words = count(text).words
         kept[f"{page} has 2500 words at most, not {words}"] = words <= 2500
@@ -72,7 +72,7 @@ def of_chapter(
         kept[f"a page leads to {page} by {{continued}}"] = any(
             f"/{target}".endswith(f"/{page}.md") for target in boxes("continued", whole)
         )
-    words = count(main).words + sum(count(text).words for text in further.values())
+    words = first.words + sum(count(text).words for text in further.values())
     kept[f"a chapter has 9000 words at most, not {words}"] = words <= 9000
     kept[f"a chapter has 3 further pages at most, not {len(further)}"] = len(further) <= 3
     yield from (f"{slug}: {rule}." for rule, holds in kept.items() if not holds)
