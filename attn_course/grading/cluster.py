@@ -22,7 +22,8 @@ def run_dask(first: Task, tasks: Sequence[Task], settings: Settings, *, address:
         ) from None
     problem = f"no dask scheduler answers at {address}"
     try:
-        asyncio.run(asyncio.wait_for(_ping(address), CONNECT_SECONDS + 1))
+        with concurrent.futures.ThreadPoolExecutor(1) as thread:  # a notebook has a loop running
+            thread.submit(asyncio.run, _ping(address)).result()
         with Client(address, timeout=CONNECT_SECONDS, set_as_default=False) as client:
             problem = f"the dask scheduler at {address} has no worker after {WORKER_SECONDS} s"
             client.wait_for_workers(1, timeout=WORKER_SECONDS)
@@ -47,7 +48,8 @@ async def _ping(address: str) -> None:
     """Connect once: a client would wait for ever for a port that stays silent."""
     from distributed.comm.core import connect
 
-    (await connect(address, timeout=CONNECT_SECONDS)).abort()
+    connected = connect(address, timeout=CONNECT_SECONDS)
+    (await asyncio.wait_for(connected, CONNECT_SECONDS + 1)).abort()
 
 
 def _grade(task: Task, settings: Settings) -> Result:
