@@ -235,8 +235,8 @@ def test_the_softmax_explorer_answers_to_the_keyboard(opened: Any) -> None:
     assert float(weight.inner_text()) > 0.999
     place = float(figure.locator(".attn-x-mean").get_attribute("cx"))
     page.keyboard.press("Home")  # -10: bank alone is left with the
-    page.wait_for_timeout(100)
-    assert float(figure.locator(".attn-x-mean").get_attribute("cx")) < place
+    moved = "place => document.querySelector('.attn-x-mean').getAttribute('cx') < place"
+    page.wait_for_function(moved, arg=place)
     shift = figure.get_by_role("spinbutton", name="Move all scores by")
     shift.fill("120")
     page.wait_for_timeout(300)
