@@ -16,24 +16,13 @@ const s = (tag, attributes, ...children) => put(document.createElementNS(SVG, ta
 // Each explorer has its own copy of this text: the count is the page's, so that no two ids are equal.
 const unique = (name) => `attn-x-${name}-${(globalThis.attnExplorerIds = (globalThis.attnExplorerIds ?? 0) + 1)}`;
 
-// A range with a number box beside it, in step with each other: drag, arrow keys or type.
-function slider({ label, min, max, step, value, oninput, short = false }) {
-  const id = unique("slider");
-  const range = h("input", { type: "range", id, min, max, step, value });
-  const box = h("input", { type: "number", min, max, step, value, "aria-label": `${label}, as a number` });
-  const tell = (from, to) => () => {
-    const number = Number(from.value);
-    if (from.value === "" || Number.isNaN(number)) return;
-    const kept = Math.min(max, Math.max(min, number));
-    to.value = kept;
-    oninput(kept);
-  };
-  range.addEventListener("input", tell(range, box));
-  box.addEventListener("input", tell(box, range));
-  box.addEventListener("change", () => { box.value = range.value; });
-  const node = h("div", { class: short ? "attn-x-slider attn-x-short" : "attn-x-slider" },
-    h("label", { for: id }, label), range, box);
-  return { node, set(number) { range.value = number; box.value = number; } };
+// A range: what it is set to stands beside its label.
+function knob({ label, min, max, step, value, oninput, text = (number) => String(Number(Number(number).toFixed(2))) }) {
+  const id = unique("knob"), said = h("span", { "aria-hidden": "true" });
+  const show = (number) => { said.textContent = text(number); range.setAttribute("aria-valuetext", text(number)); };
+  const range = h("input", { type: "range", id, min, max, step, value, oninput: () => { show(Number(range.value)); oninput(Number(range.value)); } });
+  show(value);
+  return { node: h("div", { class: "attn-x-knob" }, h("label", { for: id }, label), said, range), set(number) { range.value = number; show(number); } };
 }
 
 function choice({ label, options, value, oninput }) {
@@ -52,13 +41,6 @@ const digits = (number, places = 3) => {
   if (size < 10 ** -places || size >= 1e5) return number.toExponential(1);
   return number.toFixed(places);
 };
-
-// A range without a number box: what it is set to stands beside its label.
-function knob({ label, min, max, step, value, oninput, text = String }) {
-  const id = unique("knob"), said = h("output", { for: id }, text(value));
-  const range = h("input", { type: "range", id, min, max, step, value, oninput: () => { said.textContent = text(Number(range.value)); oninput(Number(range.value)); } });
-  return { node: h("div", { class: "attn-x-knob" }, h("label", { for: id }, label), said, range), set(number) { range.value = number; said.textContent = text(number); } };
-}
 
 // A button that moves something: `run` gets the share of the way, from 0 to 1; `auto` does it once by
 // itself when it is seen. Who wants less motion sees the end at once, and nothing moves by itself.
@@ -112,8 +94,8 @@ function sliding(grip, { label, max, at, get, onmove, far = 8, down = false }) {
 }
 
 // The common frame: one question, the picture, its controls beside it (below it where there is no
-// room), and below them what is folded. In a `large` one the picture has two thirds.
-function frame(el, { question, picture, controls, more = [], large = false }) {
+// room), and below them what is folded. The picture has two thirds.
+function frame(el, { question, picture, controls, more = [], large = true }) {
   el.classList.add("attn-x");
   el.append(
     h("p", { class: "attn-x-question" }, question),

@@ -212,6 +212,7 @@ function render({ model, el }) {
   }
   field.addEventListener("input", () => use(model.get("task"), field.value));
   frame(el, {
+    large: false,
     question: "Where does it look for each word it says?",
     picture: [
       h("div", { class: "attn-x-sentence" }, label, field),

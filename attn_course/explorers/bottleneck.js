@@ -151,8 +151,9 @@ function render({ model, el }) {
   });
   const draws = (count) => Array.from({ length: count }, () => letters[Math.floor(Math.random() * letters.length)]).join("");
   const fresh = (count) => { field.value = draws(count); use(field.value); };
-  const size = slider({ label: "Random letters", min: 1, max: most, step: 1, value: model.get("text").length, oninput: fresh });
+  const size = knob({ label: "Random letters", min: 1, max: most, step: 1, value: model.get("text").length, oninput: fresh });
   frame(el, {
+    large: false,
     question: "How long a word fits through one vector?",
     picture: [
       h("dl", { class: "attn-x-pairs" }, h("dt", {}, "backwards"), h("dd", {}, wanted), h("dt", {}, "it says"), h("dd", {}, said)),

@@ -119,7 +119,7 @@ function render({ model, el }) {
   }
 
   const again = button("Draw again", () => change({ draws: Array.from({ length: longest }, () => Math.random()) }));
-  const set = (id, options, whole = false) => slider({ ...options, value: model.get(id), oninput: (value) => change({ [id]: whole ? Math.round(value) : value }) }).node;
+  const set = (id, options, whole = false) => knob({ ...options, value: model.get(id), oninput: (value) => change({ [id]: whole ? Math.round(value) : value }) }).node;
   frame(el, {
     question: "Which is the narrowest beam that finds the most probable sentence?",
     picture: [picture, voice.node],

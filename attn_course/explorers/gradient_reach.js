@@ -208,7 +208,7 @@ function render({ model, el }) {
     voice.say(`Of a gradient at the last step, the RNN carries ${digits(result.RNN[lags - 1] / result.RNN[0])} back to lag ${lags - 1}, the LSTM ${digits(result.LSTM[lags - 1] / result.LSTM[0])}, the GRU ${digits(result.GRU[lags - 1] / result.GRU[0])}.`);
   };
   const change = (values) => numbers.change(values, draw);
-  const control = (label, key, min, max, step) => [key, slider({ label, min, max, step, value: model.get(key), oninput: (value) => change({ [key]: value }) })];
+  const control = (label, key, min, max, step) => [key, knob({ label, min, max, step, value: model.get(key), oninput: (value) => change({ [key]: value }) })];
   const controls = [
     control("Recurrent scale", "scale", 0, 2, 0.01),
     control("Gate bias", "bias", -4, 8, 0.1),
@@ -222,7 +222,7 @@ function render({ model, el }) {
     question: "How far back does the gradient reach?",
     picture: [
       plot.node,
-      h("p", { class: "attn-x-key" }, ...LINES.map((line) => h("span", {}, key(line), ` ${line[0]}`))),
+      h("p", { class: "attn-x-legend" }, ...LINES.map((line) => h("span", {}, key(line), ` ${line[0]}`))),
       h("p", { class: "attn-x-note" }, "Size of the derivative of the last state by the input so many steps before it; a network of 16 units.")],
     controls: [...controls.map(([, { node }]) => node), button("Reset", reset), voice.node],
     more: [fold("The ends of the curves as numbers", h("table", { class: "attn-x-table" },

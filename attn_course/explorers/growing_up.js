@@ -35,7 +35,6 @@ function render({ model, el }) {
     voice.say(`Step ${step}: ${lines[1]}.`);
   }
   frame(el, {
-    large: true,
     question: "What does the model learn first, and what does this head learn?",
     picture: [node, now],
     controls: [

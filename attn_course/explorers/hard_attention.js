@@ -43,7 +43,7 @@ function render({ model, el }) {
   const [top, step, middle] = [34, 31, 180], y = (level) => top + step * level;
   const threads = s("g"), drops = s("g"), said = s("text", { class: "attn-x-tiptext", "text-anchor": "middle", x: 338 });
   const grip = s("g", {}, s("rect", { x: 36, y: -14, width: 340, height: 28, fill: "transparent" }), s("path", { class: "attn-x-axis", "stroke-dasharray": "3 4", d: "M36 0H300" }),
-    s("rect", { x: 298, y: -13, width: 80, height: 26, rx: 13, class: "attn-x-tip attn-x-query" }), said);
+    s("rect", { x: 298, y: -13, width: 80, height: 26, rx: 13, class: "attn-x-tip attn-x-own" }), said);
   const node = s("svg", { viewBox: "0 0 380 316", role: "group", "aria-label": `${RUNS} estimates of a gradient: with more draws each, they come closer to the exact value` },
     s("text", { x: middle, y: 13, "text-anchor": "middle", class: "attn-x-strong" }, "exact gradient"), s("text", { x: 0, y: 13, class: "attn-x-faint" }, "draws"), s("path", { class: "attn-x-axis", d: `M${middle} 20V${y(last) + 10}` }),
     ...LEVELS.flatMap((draws, level) => (level % 2 ? [] : [s("text", { x: 28, y: y(level) + 4, "text-anchor": "end", class: "attn-x-faint" }, String(draws))])),
@@ -78,7 +78,6 @@ function render({ model, el }) {
     change({ ...start });
   };
   frame(el, {
-    large: true,
     question: "How many draws until the gradient can be trusted?",
     picture: [node],
     controls: [

@@ -67,10 +67,10 @@ function render({ model, el }) {
   let picked = 0;
   const change = (values) => numbers.change(values, draw);
   const controls = {
-    turn: slider({ label: "Turn of the directions, degrees", min: 0, max: 180, step: 1, value: start.turn, oninput: (turn) => change({ turn }) }),
-    n_buckets: slider({ label: "Buckets", min: 2, max: 24, step: 2, value: start.n_buckets, oninput: (value) => change({ n_buckets: 2 * Math.round(value / 2) }) }),
-    n_hashes: slider({ label: "Rounds", min: 1, max: model.get("rounds"), step: 1, value: start.n_hashes, oninput: (value) => change({ n_hashes: Math.round(value) }) }),
-    sharpness: slider({ label: "Sharpness of the scores", min: 0, max: 10, step: 0.5, value: start.sharpness, oninput: (sharpness) => change({ sharpness }) }),
+    turn: knob({ label: "Turn of the directions, degrees", min: 0, max: 180, step: 1, value: start.turn, oninput: (turn) => change({ turn }) }),
+    n_buckets: knob({ label: "Buckets", min: 2, max: 24, step: 2, value: start.n_buckets, oninput: (value) => change({ n_buckets: 2 * Math.round(value / 2) }) }),
+    n_hashes: knob({ label: "Rounds", min: 1, max: model.get("rounds"), step: 1, value: start.n_hashes, oninput: (value) => change({ n_hashes: Math.round(value) }) }),
+    sharpness: knob({ label: "Sharpness of the scores", min: 0, max: 10, step: 0.5, value: start.sharpness, oninput: (sharpness) => change({ sharpness }) }),
   };
   const share = gauge(), mass = gauge(), own = gauge();
   const picture = plane((j) => { picked = j; draw(); });

@@ -24,7 +24,7 @@ function render({ model, el }) {
   const x = (n) => left + n * wide, y = (flops) => bottom - ((bottom - top) * flops) / whole.work.without[most - 1];
   const area = (flops) => `M${left} ${bottom}${flops.map((one, i) => `V${y(one).toFixed(1)}H${x(i + 1).toFixed(1)}`).join("")}V${bottom}Z`;
   const again = s("path", { class: "attn-x-takes" }), kept = s("path", { class: "attn-x-plus" });
-  const edge = s("path", { class: "attn-x-hand attn-x-key" }), ring = s("circle", { r: 9, class: "attn-x-tip attn-x-key" });
+  const edge = s("path", { class: "attn-x-hand" }), ring = s("circle", { r: 9, class: "attn-x-tip" });
   const grip = s("g", {}, s("rect", { x: -22, y: top - 22, width: 44, height: bottom - top + 34, fill: "transparent" }), edge, ring);
   const node = s("svg", { viewBox: "0 0 380 240", role: "group", "aria-label": "Work for each word: without a cache it grows with the text, with a cache it stays flat" },
     s("text", { x: left, y: 13 }, "work for each word"),
@@ -50,7 +50,6 @@ function render({ model, el }) {
     voice.say(`${step} of ${most} words.`);
   }
   frame(el, {
-    large: true,
     question: "How much work does a cache save while a text grows?",
     picture: [h("p", { class: "attn-x-text" }, ...spans.flatMap((span) => [span, " "])), node],
     controls: [

@@ -111,9 +111,9 @@ function render({ model, el }) {
   const clip = (value, low, high) => Math.min(high, Math.max(low, value));
   const change = (values) => numbers.change(values, draw);
   const controls = {
-    position: slider({ label: "Centre p", min: 0, max: furthest, step: 0.1, value: start.position, oninput: (value) => change({ position: value }) }),
-    half_width: slider({ label: "Half-width D", min: 1, max: widest, step: 1, value: start.half_width, oninput: (value) => change({ half_width: value }) }),
-    length: slider({ label: "Length of the source", min: 1, max: count, step: 1, value: start.length, oninput: (value) => change({ length: value }) }),
+    position: knob({ label: "Centre p", min: 0, max: furthest, step: 0.1, value: start.position, oninput: (value) => change({ position: value }) }),
+    half_width: knob({ label: "Half-width D", min: 1, max: widest, step: 1, value: start.half_width, oninput: (value) => change({ half_width: value }) }),
+    length: knob({ label: "Length of the source", min: 1, max: count, step: 1, value: start.length, oninput: (value) => change({ length: value }) }),
   };
   const drag = (key, value) => { controls[key].set(value); change({ [key]: value }); };
   const plot = chart(380, count, furthest, {

@@ -12,7 +12,7 @@ from attn_course.explorers._result import Number, follow, plain
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.functional import local_m_mask, local_p_weights, masked_softmax
 
-HEIGHT, HEIGHT_NARROW = 532, 931
+HEIGHT, HEIGHT_NARROW = 629, 945
 POSITIONS, FURTHEST, WIDEST = 20, 24, 10
 INPUTS = ("scores", "length", "position", "half_width")
 

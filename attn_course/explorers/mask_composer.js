@@ -79,7 +79,7 @@ function render({ model, el }) {
 
   const joining = (kind) => choice({ label: kind, options: [["off", "off"], ["and", "and"], ["or", "or"]], value: model.get("joins")[kind],
     oninput: (join) => change({ joins: { ...model.get("joins"), [kind]: join } }) });
-  const sized = (key, label, least) => slider({ label, min: least, max: words.length, step: 1, value: model.get(key), oninput: (value) => change({ [key]: Math.round(value) }) });
+  const sized = (key, label, least) => knob({ label, min: least, max: words.length, step: 1, value: model.get(key), oninput: (value) => change({ [key]: Math.round(value) }) });
   const toggle = button("Take the mask off", () => {
     masked = !masked;
     toggle.setAttribute("aria-pressed", String(!masked));

@@ -57,7 +57,7 @@ function render({ model, el }) {
   const holder = h("div", {});
   let stepper;
   const newStepper = () => {
-    stepper = slider({ label: "Step", min: 1, max: length(), step: 1, value: model.get("step"), oninput: (value) => go(Math.round(value)) });
+    stepper = knob({ label: "Step", min: 1, max: length(), step: 1, value: model.get("step"), oninput: (value) => go(Math.round(value)) });
     holder.replaceChildren(stepper.node);
   };
   const go = (step) => change({ step: Math.min(length(), Math.max(1, step)) });

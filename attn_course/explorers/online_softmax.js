@@ -62,7 +62,7 @@ function render({ model, el }) {
   }
 
   const newStepper = () => {
-    stepper = slider({ label: "Tiles read", min: 1, max: last(), step: 1, value: model.get("step"), oninput: (value) => go(Math.round(value)) });
+    stepper = knob({ label: "Tiles read", min: 1, max: last(), step: 1, value: model.get("step"), oninput: (value) => go(Math.round(value)) });
     holder.replaceChildren(stepper.node);
   };
   const go = (step) => change({ step: Math.min(last(), Math.max(1, step)) });

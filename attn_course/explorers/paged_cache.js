@@ -100,7 +100,7 @@ function render({ model, el }) {
   }
 
   const go = (step) => change({ step: Math.min(last, Math.max(0, step)) });
-  const stepper = slider({ label: "Steps", min: 0, max: last, step: 1, value: model.get("step"), oninput: (value) => go(Math.round(value)) });
+  const stepper = knob({ label: "Steps", min: 0, max: last, step: 1, value: model.get("step"), oninput: (value) => go(Math.round(value)) });
   frame(el, {
     question: "How many texts fit into one memory?",
     picture: [chart, h("p", { class: "attn-x-note" }, "A letter is a token of that text, a dot a slot that is taken and empty. Lines begin a page or a reserved piece."), voice.node,

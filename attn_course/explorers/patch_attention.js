@@ -134,9 +134,9 @@ function render({ model, el }) {
     change({ pixels });
   } });
   const dynamic = grid("Weights of the attention head"), fixed = grid("Weights of the convolution's head");
-  const asking = slider({ label: "Patch that looks", min: 1, max: 16, step: 1, value: start.asking + 1, oninput: (value) => change({ asking: Math.round(value) - 1 }) });
-  const head = slider({ label: "Head of the Transformer", min: 1, max: 4, step: 1, value: start.head + 1, oninput(value) { model.set("head", Math.round(value) - 1); draw(); } });
-  const entry = slider({ label: "Entry of a 3 × 3 kernel", min: 1, max: 9, step: 1, value: start.entry + 1, oninput: (value) => change({ entry: Math.round(value) - 1 }) });
+  const asking = knob({ label: "Patch that looks", min: 1, max: 16, step: 1, value: start.asking + 1, oninput: (value) => change({ asking: Math.round(value) - 1 }) });
+  const head = knob({ label: "Head of the Transformer", min: 1, max: 4, step: 1, value: start.head + 1, oninput(value) { model.set("head", Math.round(value) - 1); draw(); } });
+  const entry = knob({ label: "Entry of a 3 × 3 kernel", min: 1, max: 9, step: 1, value: start.entry + 1, oninput: (value) => change({ entry: Math.round(value) - 1 }) });
   // the second pattern moves to another patch: attention has to find it again
   const move = () => {
     const pixels = [...model.get("pixels")], side = 16;

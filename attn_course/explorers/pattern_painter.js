@@ -60,13 +60,13 @@ function render({ model, el }) {
     voice.say(text);
   }
 
-  const sized = (key, label, least, most, step = 1) => slider({ label, min: least, max: most, step, value: model.get(key), oninput: (value) => change({ [key]: Math.round(value) }) }).node;
+  const sized = (key, label, least, most, step = 1) => knob({ label, min: least, max: most, step, value: model.get(key), oninput: (value) => change({ [key]: Math.round(value) }) }).node;
   const causal = button("Hide later positions", () => {
     change({ causal: !model.get("causal") });
     causal.setAttribute("aria-pressed", String(model.get("causal")));
   });
   causal.setAttribute("aria-pressed", String(model.get("causal")));
-  const windows = slider({ label: "Window: keys on each side, with the own one (−1: no window)", min: -1, max: 7, step: 1, value: (model.get("window") - 1) / 2, oninput: (value) => change({ window: Math.max(0, 2 * Math.round(value) + 1) }) });
+  const windows = knob({ label: "Window: keys on each side, with the own one (−1: no window)", min: -1, max: 7, step: 1, value: (model.get("window") - 1) / 2, oninput: (value) => change({ window: Math.max(0, 2 * Math.round(value) + 1) }) });
   frame(el, {
     question: "With at most 100 pairs: in how few layers does every position reach every other?",
     picture: [wide("The mask, and below it the layer at which the framed row reaches each position", drawing), voice.node],

@@ -18,7 +18,7 @@ from attn_course.functional import (
     window_pattern,
 )
 
-HEIGHT, HEIGHT_NARROW = 635, 1100
+HEIGHT, HEIGHT_NARROW = 727, 1100
 SIZE, LAYERS = 20, 6
 INPUTS = (
     "size",

@@ -61,7 +61,7 @@ function render({ model, el }) {
   }
 
   const newStepper = () => {
-    stepper = slider({ label: "Step (0: own keys)", min: 0, max: model.get("devices") - 1, step: 1, value: model.get("step"), oninput: (value) => go(Math.round(value)) });
+    stepper = knob({ label: "Step (0: own keys)", min: 0, max: model.get("devices") - 1, step: 1, value: model.get("step"), oninput: (value) => go(Math.round(value)) });
     holder.replaceChildren(stepper.node);
   };
   const go = (step) => change({ step: Math.min(model.get("devices") - 1, Math.max(0, step)) });
@@ -77,7 +77,7 @@ function render({ model, el }) {
     controls: [
       holder,
       h("div", { class: "attn-x-top" }, button("Back", () => go(model.get("step") - 1)), button("Next", () => go(model.get("step") + 1)), causal),
-      slider({ label: "Devices", min: 2, max: 8, step: 1, value: model.get("devices"), oninput: (value) => { change({ step: 0, devices: Math.round(value) }); newStepper(); draw(); } }).node,
+      knob({ label: "Devices", min: 2, max: 8, step: 1, value: model.get("devices"), oninput: (value) => { change({ step: 0, devices: Math.round(value) }); newStepper(); draw(); } }).node,
       choice({ label: "Split of the sequence", options: ["contiguous", "zigzag", "striped"].map((name) => [name, name]), value: model.get("split"), oninput: (split) => change({ split }) }),
       wide("Work of every device", h("table", { class: "attn-x-table" },
         h("caption", {}, "Pairs of every device"), header("device", "has keys of", "now", "so far", "in all"), rows))],

@@ -120,13 +120,12 @@ function render({ model, el }) {
   }
   change({});
   frame(el, {
-    large: true,
     question: "Both tokens move on together: what stays the same?",
     picture: [node],
     controls: [
       h("div", { class: "attn-x-top" }, player("Move both tokens", 4.5, walk, true)),
       h("p", { class: "attn-x-note" }, "Or drag a token, or the bar between the two."),
-      h("p", { class: "attn-x-note" }, "One clock for each pair of numbers. Its blue hand turns with the query, its other hand with the key. Below it: positions for a full turn."),
+      h("p", { class: "attn-x-note" }, "One clock for each pair of numbers: one hand turns with the query, one with the key. Below it: positions for a full turn."),
       h("p", { class: "attn-x-note" }, "The angle between the hands gives the pair's part of the score: blue adds, red subtracts."),
       voice.node],
     more: [fold("More", h("div", { class: "attn-x-stage attn-x-large" },

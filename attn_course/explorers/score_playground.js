@@ -104,9 +104,9 @@ function render({ model, el }) {
   };
   const x = box("x"), y = box("y");
   const polar = (size, degrees) => [size * Math.cos((degrees * Math.PI) / 180), size * Math.sin((degrees * Math.PI) / 180)];
-  const size = slider({ label: "Length", min: 0, max: REACH, step: 0.05, value: 1, oninput: (value) => { turn(value, angle); } });
-  const direction = slider({ label: "Direction, °", min: -180, max: 180, step: 1, value: 0, oninput: (value) => { angle = value; turn(Math.hypot(...vectors()[chosen]), value); } });
-  const sharp = slider({ label: "Sharpness β", min: 0, max: 10, step: 0.5, value: model.get("sharpness"), oninput: (value) => change({ sharpness: value }) });
+  const size = knob({ label: "Length", min: 0, max: REACH, step: 0.05, value: 1, oninput: (value) => { turn(value, angle); } });
+  const direction = knob({ label: "Direction, °", min: -180, max: 180, step: 1, value: 0, oninput: (value) => { angle = value; turn(Math.hypot(...vectors()[chosen]), value); } });
+  const sharp = knob({ label: "Sharpness β", min: 0, max: 10, step: 0.5, value: model.get("sharpness"), oninput: (value) => change({ sharpness: value }) });
   const same = h("input", { type: "checkbox", id: unique("joined"), oninput: () => change({ joined: same.checked }) });
   same.checked = model.get("joined");
 

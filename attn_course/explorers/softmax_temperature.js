@@ -75,7 +75,7 @@ function render({ model, el }) {
     sliders = [];
     cells = [];
     rows.replaceChildren(...model.get("words").map((name, i) => {
-      const control = slider({ label: name, min: -10, max: 10, step: 0.1, value: model.get("scores")[i], short: true,
+      const control = knob({ label: name, min: -10, max: 10, step: 0.1, value: model.get("scores")[i],
         oninput: (value) => change({ scores: model.get("scores").map((old, j) => (j === i ? value : old)) }) });
       const weight = gauge();
       sliders.push(control);
@@ -100,8 +100,8 @@ function render({ model, el }) {
     voice.say(`Most weight: ${words[best]}, ${(100 * weights[best]).toFixed(1)} %. ${model.get("target")} lies at ${axes[0]} ${mean[0].toFixed(2)}, ${axes[1]} ${mean[1].toFixed(2)}.${broken}`);
   }
 
-  const temperature = slider({ label: "Temperature", min: 0.1, max: 10, step: 0.1, value: model.get("temperature"), oninput: (value) => change({ temperature: value }) });
-  const shift = slider({ label: "Move all scores by", min: -150, max: 150, step: 1, value: model.get("shift"), oninput: (value) => change({ shift: value }) });
+  const temperature = knob({ label: "Temperature", min: 0.1, max: 10, step: 0.1, value: model.get("temperature"), oninput: (value) => change({ temperature: value }) });
+  const shift = knob({ label: "Move all scores by", min: -150, max: 150, step: 1, value: model.get("shift"), oninput: (value) => change({ shift: value }) });
   const examples = model.get("examples");
   const pick = (index) => {
     const { words, scores, vectors } = examples[index];

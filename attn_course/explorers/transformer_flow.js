@@ -189,6 +189,7 @@ function render({ model, el }) {
     return numbers.change(values, draw);
   };
   frame(el, {
+    large: false,
     question: "Which heads does the next word need?",
     picture: [
       h("div", { class: "attn-x-choice" }, h("label", { for: id }, "Type"), box),

@@ -150,11 +150,11 @@ function render({ model, el }) {
     controls: [
       h("div", { class: "attn-x-top" }, play, button("One character", () => { stop(); one(); })),
       problem,
-      slider({ label: "Temperature", min: 0.1, max: 2, step: 0.1, value: model.get("temperature"), oninput: (value) => { model.set("temperature", value); draw(); } }).node,
+      knob({ label: "Temperature", min: 0.1, max: 2, step: 0.1, value: model.get("temperature"), oninput: (value) => { model.set("temperature", value); draw(); } }).node,
       choice({ label: "Colours show the attention of", value: String(head), oninput: (value) => { head = Number(value); draw(); },
         options: now.attention.map((_, i) => [String(i), `layer ${Math.floor(i / HEADS) + 1}, head ${(i % HEADS) + 1}`]) }),
       fold("More",
-        slider({ label: "Top-p: draw from the likeliest that sum to", min: 0.1, max: 1, step: 0.05, value: model.get("top_p"), oninput: (value) => { model.set("top_p", value); draw(); } }).node,
+        knob({ label: "Top-p: draw from the likeliest that sum to", min: 0.1, max: 1, step: 0.05, value: model.get("top_p"), oninput: (value) => { model.set("top_p", value); draw(); } }).node,
         h("div", { class: "attn-x-choice" }, h("label", { for: id }, "Your own beginning"), box), left, note)],
   });
   draw();

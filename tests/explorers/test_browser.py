@@ -111,7 +111,7 @@ def test_a_finger_drags_a_key_all_the_way_and_the_page_stays(opened: Any) -> Non
 
 def test_a_passing_thumb_leaves_the_window_and_a_finger_across_moves_it(opened: Any) -> None:
     page, figure = opened("local_window", **PHONE)
-    position = figure.get_by_role("spinbutton", name="Centre p")
+    position = figure.get_by_role("slider", name="Centre p")
     chart = figure.locator(".attn-x-windows")
     show(page, chart)
     before, value = scrolled(page), position.input_value()
@@ -197,7 +197,7 @@ def test_the_frame_is_the_same_for_all(opened: Any, name: str) -> None:
 
 def test_a_drag_draws_at_most_once_a_frame(opened: Any) -> None:
     page, figure = opened("gradient_reach")
-    figure.get_by_role("spinbutton", name="Sequence length, as a number").fill("100")
+    figure.get_by_role("slider", name="Sequence length").fill("100")
     page.wait_for_timeout(100)
     spent = figure.evaluate(
         """async (node) => {
@@ -237,7 +237,7 @@ def test_the_softmax_explorer_answers_to_the_keyboard(opened: Any) -> None:
     page.keyboard.press("Home")  # -10: bank alone is left with the
     moved = "place => document.querySelector('.attn-x-mean').getAttribute('cx') < place"
     page.wait_for_function(moved, arg=place)
-    shift = figure.get_by_role("spinbutton", name="Move all scores by")
+    shift = figure.get_by_role("slider", name="Move all scores by")
     shift.fill("120")
     page.wait_for_timeout(300)
     figure.get_by_text("The numbers, in float32").click()
@@ -309,8 +309,8 @@ def test_vectors_move_by_mouse_and_by_arrow_keys(opened: Any) -> None:
 
 def test_the_local_window_is_dragged_and_runs_off_the_edge(opened: Any) -> None:
     page, figure = opened("local_window")
-    position = figure.get_by_role("spinbutton", name="Centre p")
-    width = figure.get_by_role("spinbutton", name="Half-width D")
+    position = figure.get_by_role("slider", name="Centre p")
+    width = figure.get_by_role("slider", name="Half-width D")
     show(page, figure.locator(".attn-x-windows"))
     chart = figure.locator(".attn-x-windows").bounding_box()
     y = chart["y"] + 0.3 * chart["height"]
