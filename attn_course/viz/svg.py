@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from hashlib import sha256
 from html import escape
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,10 @@ _RECOLOUR = {
     HEAT: f"var(--attn-heat, {HEAT})",
     HEAT_NEGATIVE: f"var(--attn-heat-negative, {HEAT_NEGATIVE})",
 }
+# A cell of a map as Matplotlib draws it: a closed path with a fill and nothing else.
+_CELL = re.compile(
+    r'<path( clip-path="[^"]*")? d="([^"]*)"( clip-path="[^"]*")? style="fill: ([^";]+)"/>\s*'
+)
 # Figures with the same content shown again in this process: the second gets other ids.
 _shown: Counter[str] = Counter()
 
@@ -48,13 +53,28 @@ def _draw(fig: Figure) -> str:
 
 
 def _slim(svg: str) -> str:
-    """Drop what a page does not need: comments, metadata, a global style, unused ids."""
+    """Drop what a page does not need: comments, metadata, styles, unused ids, thousandths."""
     # The <style> element would apply to the whole page; its one rule stands on <svg> instead.
     svg = re.sub(r"<!--.*?-->\s*|<(metadata|style)\b.*?</\1>\s*", "", svg, flags=re.S)
+    svg = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), svg)
     used = set(re.findall(r"(?:#)([\w.:-]+)", svg))
     return re.sub(
         r' id="([^"]+)"', lambda match: match[0] if match[1] in used else "", svg
     ).replace("\n    ", "\n")
+
+
+def _join_cells(svg: str) -> str:
+    """Neighbours of one colour as one path, which draws the same; without fill: left out."""
+
+    def one(cells: re.Match[str]) -> str:
+        filled = (cell for cell in _CELL.finditer(cells[0]) if cell[4] != "none")
+        return "".join(
+            f'<path{before or ""} d="{"".join(cell[2] for cell in run)}"{after or ""} '
+            f'style="fill: {fill}"/>\n'
+            for (before, after, fill), run in groupby(filled, lambda cell: cell.group(1, 3, 4))
+        )
+
+    return re.sub(rf"(?:{_CELL.pattern})+", one, svg)
 
 
 def _prefix_ids(svg: str, prefix: str) -> str:
@@ -68,7 +88,7 @@ def _render(
 ) -> str:
     desc = _words("alt", alt)
     name = desc if title is None else _words("title", title)
-    svg = _slim(_draw(fig))
+    svg = _join_cells(_slim(_draw(fig)))
     for drawn, wanted in _RECOLOUR.items():
         svg = re.sub(rf": {drawn}\b", f": {wanted}", svg)
     key = sha256((svg + name + desc).encode()).hexdigest()[:8]

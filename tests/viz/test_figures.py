@@ -185,6 +185,17 @@ def test_figures_are_small() -> None:
             assert len(gzip.compress(viz.picture(fig, alt="Noise.").svg.encode())) < 60_000
 
 
+def test_a_map_has_one_path_for_neighbours_of_one_colour() -> None:
+    with viz.style():
+        fig, ax = viz.subplots(size=(4, 4))
+        viz.heatmap(ax, torch.ones(24, 24).tril())
+    svg = viz.picture(fig, alt="A causal mask.").svg
+    assert svg.count("<path") < 40
+    # each of the 300 cells is still there: five points, the first of them also the last
+    cells = max(re.findall(r' d="([^"]*)"', svg), key=len)
+    assert cells.count("M") == 300 and cells.count("L") == 1200
+
+
 def test_an_attention_map_has_queries_as_rows_from_the_top() -> None:
     weights = torch.tensor([[1.0, 0.0, 0.0], [0.25, 0.75, 0.0]], requires_grad=True)
     names = {"rows": ["q0", "q1"], "columns": ["k0", "k1", "k2"]}
