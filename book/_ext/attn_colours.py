@@ -16,6 +16,7 @@ ROLES = ("query", "key", "value", "weight")
 #: that is no index. A vector that is key and value at once (03, 04) has the colour of its use.
 #: A further page without an entry has the symbols of its chapter.
 SYMBOLS = {
+    "style": {"query": "q", "key": "k", "value": "v", "weight": r"\\alpha"},
     "notation": {
         "query": r"q(?=, k)", "key": r"k(?=, v)", "value": r"(?<=k, )v", "weight": r"\\alpha",
     },
