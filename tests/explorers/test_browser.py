@@ -7,6 +7,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from attn_course import explorers
+from attn_course.explorers import transformer_flow
 
 pytestmark = pytest.mark.browser
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
@@ -426,33 +427,34 @@ def test_the_default_hop_fails_and_a_second_one_answers(opened: Any) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, PHONE])
-def test_a_typed_sentence_flows_and_heads_are_switched_off(opened: Any, options: Any) -> None:
+def test_heads_are_switched_off_in_the_model_itself(opened: Any, options: Any) -> None:
     page, figure = opened("transformer_flow", **options)
-    figure.get_by_role("textbox", name="Type").fill("the dog sees tom")
-    tokens = figure.get_by_role("group", name="Tokens").get_by_role("button")
-    page.wait_for_timeout(200)
-    assert [tokens.nth(i).locator("span").inner_text() for i in range(5)] == [
-        *("start", "the", "dog", "sees", "tom")
-    ]
-    assert tokens.last.get_attribute("aria-pressed") == "true"
-    voice = figure.locator("[aria-live]")
-    page.wait_for_timeout(300)
-    said = voice.inner_text()
-    assert "After “tom”" in said
-    for head in range(1, 5):
-        figure.get_by_role("checkbox", name=f"layer 1, head {head} is on").uncheck()
-    page.wait_for_timeout(400)
-    assert voice.inner_text() != said
+    heads, chance = figure.locator(".attn-x-flow-head"), figure.locator(".attn-x-big b")
+    assert heads.count() == 36
+    assert chance.inner_text() == "1.00 → 0.06"
     figure.get_by_role("button", name="All heads on").click()
-    page.wait_for_timeout(400)
-    assert voice.inner_text() == said
-    tokens.nth(2).focus()
+    assert chance.inner_text() == "1.00"
+    arcs = figure.locator(".attn-x-flow-arc")
+    before = [arcs.nth(i).get_attribute("d") for i in range(arcs.count())]
+    heads.nth(13).click()  # its arcs first, then the answer without it
+    assert before != [arcs.nth(i).get_attribute("d") for i in range(arcs.count())]
+    assert chance.inner_text() == "1.00"
+    heads.nth(13).click()
+    page.wait_for_function("document.querySelector('.attn-x-big b').textContent.includes('→')")
+    ours = transformer_flow.read(text=transformer_flow.LINES[0][0], off=[13])
+    found = transformer_flow.compute(before=ours["before"], after=ours["after"])
+    shares = [float(share) for share in chance.inner_text().split(" → ")]
+    assert shares == pytest.approx(found["steps"][-1][1:], abs=0.006)
+    heads.nth(13).focus()
+    page.keyboard.press("ArrowDown")
+    assert heads.nth(19).evaluate("node => node === document.activeElement")
     page.keyboard.press("Enter")
-    page.wait_for_timeout(300)
-    assert "After “dog”" in voice.inner_text()
-    assert tokens.nth(2).evaluate("node => node === document.activeElement")
-    figure.get_by_role("radio", name="layer 2, head 4").check()
-    assert "layer 2, head 4" in figure.inner_text()
+    page.wait_for_function("document.querySelector('.attn-x-big').textContent.includes('2 heads')")
+    assert heads.nth(19).get_attribute("aria-pressed") == "true"
+    figure.get_by_text("More", exact=True).click()
+    figure.get_by_role("textbox").fill("KING ÄRICHARD")
+    page.wait_for_function("document.querySelectorAll('[aria-pressed=true]').length === 0")
+    assert "left out" in figure.inner_text()
 
 
 def test_the_model_writes_in_the_page(opened: Any) -> None:
