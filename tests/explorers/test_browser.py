@@ -701,3 +701,19 @@ def test_the_cloud_shrinks_with_draws_and_with_a_baseline(opened: Any) -> None:
     figure.get_by_text("More", exact=True).click()
     figure.get_by_role("button", name="Reset").click()
     assert width() == pytest.approx(wide)
+
+
+def test_a_kernel_runs_and_larger_tiles_travel_less(opened: Any) -> None:
+    page, figure = opened("memory_trace", **CALM)
+    ratio = figure.locator(".attn-x-big b")
+    assert ratio.inner_text() == "2.0×"  # most of it done
+    figure.get_by_role("button", name="Run the kernel").click()
+    page.wait_for_function("document.querySelector('.attn-x-big b').textContent === '3.0×'")
+    assert figure.get_by_text("a · read 4×").is_visible()
+    figure.get_by_role("combobox", name="Kernel").select_option("matrix product, tiles of 4")
+    page.wait_for_function("document.querySelector('.attn-x-big b').textContent === '1.7×'")
+    assert figure.get_by_text("a · read 2×").is_visible()
+    figure.get_by_role("slider", name="Access").fill("1")
+    page.wait_for_function("document.querySelectorAll('.attn-x-trace-now').length === 16")
+    said = "document.querySelector('[aria-live]').textContent === 'Program 0 reads 16 of a.'"
+    page.wait_for_function(said)
