@@ -1,5 +1,6 @@
 """Explorers in Chromium: keyboard, mouse, finger, both themes, a phone."""
 
+import base64
 import re
 from typing import Any
 
@@ -717,3 +718,74 @@ def test_a_kernel_runs_and_larger_tiles_travel_less(opened: Any) -> None:
     page.wait_for_function("document.querySelectorAll('.attn-x-trace-now').length === 16")
     said = "document.querySelector('[aria-live]').textContent === 'Program 0 reads 16 of a.'"
     page.wait_for_function(said)
+
+
+@pytest.mark.parametrize("options", [CALM, PHONE])
+def test_attention_follows_a_pattern_that_is_dragged(opened: Any, options: Any) -> None:
+    page, figure = opened("patch_attention", **options)
+    links, fixed = (figure.locator("svg > g").nth(i).locator(".attn-x-patch-link") for i in (0, 1))
+    grip = figure.get_by_role("application").first
+    show(page, figure.locator("svg"))
+    before, still = links.get_attribute("d"), fixed.get_attribute("d")
+    x, y = centre(grip.locator(".attn-x-patch-grip"))
+    high, place = grip.locator(".attn-x-patch-grip").bounding_box()["height"], scrolled(page)
+    if "has_touch" in options:
+        Finger(page).drag((x, y), (x, y - 2 * high))
+    else:
+        page.mouse.move(x, y)
+        page.mouse.down()
+        page.mouse.move(x, y - 2 * high, steps=4)
+        page.mouse.up()
+    page.wait_for_timeout(100)
+    assert scrolled(page) == place
+    assert links.get_attribute("d") != before
+    assert fixed.get_attribute("d") == still
+    grip.focus()
+    for key in ("ArrowDown", "ArrowDown"):
+        page.keyboard.press(key)
+    page.wait_for_timeout(100)
+    assert links.get_attribute("d") == before
+    figure.get_by_text("More", exact=True).click()
+    figure.get_by_role("button", name="Clear").click()
+    figure.get_by_role("button", name="Paint").click()
+    grip.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press(" ")
+    painted = figure.locator("svg > g").first.locator(".attn-x-patch-dark")
+    page.wait_for_timeout(100)
+    assert painted.count() == 1
+
+
+def test_a_picture_of_the_reader_s_own_becomes_patches(opened: Any) -> None:
+    page, figure = opened("patch_attention")
+    figure.get_by_text("More", exact=True).click()
+    half = """() => {
+      const canvas = document.createElement('canvas'), pen = canvas.getContext('2d');
+      canvas.width = 64; canvas.height = 40; pen.fillStyle = '#fff'; pen.fillRect(0, 0, 64, 40);
+      pen.fillStyle = '#000'; pen.fillRect(0, 0, 32, 40); return canvas.toDataURL(); }"""
+    picture = base64.b64decode(page.evaluate(half).split(",")[1])
+    figure.locator("input[type=file]").set_input_files(
+        {"name": "half.png", "mimeType": "image/png", "buffer": picture}
+    )
+    image = figure.locator("svg > g").first
+    page.wait_for_timeout(400)
+    assert image.locator(".attn-x-patch-dark").count() == 128
+    assert image.locator(".attn-x-patch-light").count() == 128
+
+
+def test_pages_let_more_texts_run_than_reserved_memory(opened: Any) -> None:
+    page, figure = opened("paged_cache", **CALM)
+    titles = figure.locator(".attn-x-page-name")
+    assert titles.all_text_contents() == ["reserved: 2 texts", "pages of 4: 4 texts"]
+    time = figure.get_by_role("slider", name="step")
+    time.focus()
+    page.keyboard.press("Home")
+    page.wait_for_timeout(100)
+    assert titles.all_text_contents() == ["reserved: 2 texts", "pages of 4: 2 texts"]
+    assert figure.locator(".attn-x-page-lost").count() == 0
+    figure.get_by_role("combobox", name="Slots of a page").select_option("2")
+    figure.get_by_role("button", name="Run").click()
+    page.wait_for_timeout(200)
+    assert time.get_attribute("aria-valuenow") == "48"
+    assert titles.all_text_contents() == ["reserved: 0 texts", "pages of 2: 0 texts"]
+    assert figure.locator(".attn-x-big b").inner_text() == "8 : 8"

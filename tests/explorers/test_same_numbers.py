@@ -291,17 +291,12 @@ def online_states() -> States:
 
 
 def paged_states() -> States:
-    module = import_module("attn_course.explorers.paged_cache")
-    start = opening("paged_cache")
-    rng = random.Random(37)
-    states = [start | {"way": "pages", "page": page, "step": 44} for page in (1, 4, 16)]
-    for way in module.WAYS:
-        for page, step in ((1, 9), (2, 20), (5, 33), (8, 12), (16, 27)):
-            requests = [
-                [rng.randint(0, 12), rng.randint(1, 13), rng.randint(1, 13)] for _ in range(7)
-            ]
-            own = {"requests": requests, "slots": rng.choice((48, 61)), "longest": 26}
-            states.append(own | {"way": way, "page": page, "step": step})
+    start, rng = opening("paged_cache"), random.Random(37)
+    states = [start | {"page": page, "step": 44} for page in (1, 4, 16)]
+    for page, step in ((1, 9), (2, 20), (5, 33), (8, 12), (16, 27)):
+        requests = [[rng.randint(0, 12), rng.randint(1, 13), rng.randint(1, 13)] for _ in range(7)]
+        own = {"requests": requests, "slots": rng.choice((48, 61)), "longest": 26}
+        states.append(start | own | {"page": page, "step": step})
     return states
 
 
