@@ -31,9 +31,10 @@ def compute(
         step: How many steps.
 
     Returns:
-        For each of ``WAYS``: ``owner``: for each slot its text or -1; ``filled``: whether it holds a token; ``texts``:
-        ``state``, ``have`` and ``places`` (pages, or the first slot) of each; ``used``: slots with
-        a token after each step; ``thrown``: texts that had to leave, and ``again`` their tokens.
+        For each of ``WAYS``: ``owner``: for each slot its text or -1; ``filled``: whether it holds
+        a token; ``texts``: ``state``, ``have`` and ``places`` (pages, or the first slot) of each;
+        ``used``: slots with a token after each step; ``thrown``: texts that had to leave, and
+        ``again`` their tokens.
 
     Raises:
         ValueError: If a size is not positive, or a text is too long.

@@ -499,6 +499,7 @@ def test_the_decoding_tree_answers_to_the_keyboard(opened: Any) -> None:
     page.wait_for_function(
         "document.querySelector('.attn-x-said').textContent === 'Written: she walks'"
     )
+    figure.get_by_text("More", exact=True).click()
     figure.get_by_role("slider", name="Length term").focus()
     for _ in range(5):
         page.keyboard.press("ArrowRight")
