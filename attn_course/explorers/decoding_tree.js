@@ -82,9 +82,9 @@ function render({ model, el }) {
   let drawing = false, reach = longest;
   const bands = grow(model.get("chances"), longest).map(({ words, chance, y }) => {
     const end = words.at(-1) === END, x = 4 + (words.length - 1) * COLUMN, high = Math.max(0.6, chance * TALL - 1.5);
-    const shape = s("rect", { x, y: TOP + y * TALL, width: end ? 14 : COLUMN - 2, height: high, rx: end ? Math.min(7, high / 2) : 1 }, s("title", {}, `${spell(words)}${end ? ", the end" : " …"}: ${chance.toFixed(4)}`));
-    const label = end || high < 14 ? null : s("text", { x: x + 6, y: TOP + y * TALL + high / 2 + 5 }, names[words.at(-1)]);
-    return { words, chance, end, node: s("g", { onclick: () => voice.say(`${spell(words)}${end ? ", the end" : " …"}: probability ${chance.toFixed(4)}.`) }, shape, label), tag: [x + 18, TOP + y * TALL + high / 2 + 5] };
+    const shape = s("rect", { x, y: (TOP + y * TALL).toFixed(1), width: end ? 14 : COLUMN - 2, height: high.toFixed(1), rx: end ? Math.min(7, high / 2).toFixed(1) : 1 }, s("title", {}, `${spell(words)}${end ? ", the end" : " …"}: ${chance.toFixed(4)}`));
+    const label = end || high < 14 ? null : s("text", { x: x + 6, y: (TOP + y * TALL + high / 2 + 5).toFixed(1) }, names[words.at(-1)]);
+    return { words, chance, end, node: s("g", { onclick: () => voice.say(`${spell(words)}${end ? ", the end" : " …"}: probability ${chance.toFixed(4)}.`) }, shape, label), tag: [x + 18, (TOP + y * TALL + high / 2 + 5).toFixed(1)] };
   });
   const tag = s("text", { class: "attn-x-strong" });
   const node = s("svg", { viewBox: `0 0 380 ${TOP + TALL + 4}`, role: "img" }, s("text", { x: 4, y: 14 }, "height: probability"), s("text", { x: 376, y: 14, "text-anchor": "end" }, "round: the sentence ends"), ...bands.map((band) => band.node), tag);
@@ -122,11 +122,11 @@ function render({ model, el }) {
       h("p", { class: "attn-x-big" }, big, "its probability"),
       h("p", { class: "attn-x-note" }, "Solid: written. Light: kept by the beam. Struck out: tried and dropped. Empty: never tried."),
       voice.node],
-    more: [fold("More", h("div", { class: "attn-x-stage" },
+    more: [fold("More",
       h("div", {}, set("alpha", { label: "Length term: exponent α", min: 0, max: 2, step: 0.1 }),
         h("div", { class: "attn-x-top" }, choice({ label: "Shown", options: [["beam", "the beam"], ["draw", "a draw from the nucleus"]], value: "beam", oninput: (way) => { drawing = way === "draw"; draw(); } }), again),
         set("p", { label: "Nucleus: share of the probability", min: 0.1, max: 1, step: 0.05 })),
-      wide("Hypotheses of the beam", h("table", { class: "attn-x-table" }, h("caption", {}, "Hypotheses of the beam, best score first"), header("sentence", "words", "p", "log p", "score"), rows))))],
+      wide("Hypotheses of the beam", h("table", { class: "attn-x-table" }, h("caption", {}, "Hypotheses of the beam, best score first"), header("sentence", "words", "p", "log p", "score"), rows)))],
   });
   numbers.watch(draw);
   draw();

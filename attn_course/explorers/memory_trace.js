@@ -46,8 +46,8 @@ function render({ model, el }) {
     const { tensors } = model.get("trace"), wide = tensors.map(({ columns }) => Math.max(30, columns * CELL)), gap = Math.min(24, (364 - total(wide)) / Math.max(1, tensors.length - 1));
     let x = (380 - total(wide) - gap * (tensors.length - 1)) / 2;
     slots = tensors.map(({ rows, columns, name }, i) => {
-      const cells = Array.from({ length: rows * columns }, (_, place) => s("rect", { x: x + (place % columns) * CELL, y: ROOF + 10 + Math.floor(place / columns) * CELL, width: CELL - 1, height: CELL - 1, class: "attn-x-trace-cell" }, s("title")));
-      const slot = { x, y: ROOF + 10, columns, cells, name: SHORT[name] ?? name, label: s("text", { x, y: ROOF + 3 }) };
+      const cells = Array.from({ length: rows * columns }, (_, place) => s("rect", { x: (x + (place % columns) * CELL).toFixed(1), y: ROOF + 10 + Math.floor(place / columns) * CELL, width: CELL - 1, height: CELL - 1, class: "attn-x-trace-cell" }, s("title")));
+      const slot = { x, y: ROOF + 10, columns, cells, name: SHORT[name] ?? name, label: s("text", { x: x.toFixed(1), y: ROOF + 3 }) };
       x += wide[i] + gap;
       return slot;
     });

@@ -116,7 +116,7 @@ function render({ model, el }) {
     for (const way of ["reserved", "pages"]) {
       const { used } = found[way], other = found[way === "pages" ? "reserved" : "pages"].used, above = used[step] > other[step] || (used[step] === other[step] && way === "pages");
       lines[way].setAttribute("d", used.map((value, at) => `${at ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join(""));
-      put(labels[way], { x: (step < 36 ? x(step) + 14 : x(step) - 14).toFixed(1), "text-anchor": step < 36 ? "start" : "end", y: Math.min(CHART + 64, Math.max(CHART + 10, (y(used[step]) + y(other[step])) / 2 + (above ? -6 : 12))) }, []);
+      put(labels[way], { x: (step < 36 ? x(step) + 14 : x(step) - 14).toFixed(1), "text-anchor": step < 36 ? "start" : "end", y: (Math.min(CHART + 50, Math.max(CHART + 20, (y(used[step]) + y(other[step])) / 2)) + (above ? -4 : 14)).toFixed(1) }, []);
     }
     grip.setAttribute("transform", `translate(${x(step).toFixed(1)} 0)`);
     tell(step, `step ${step}`);

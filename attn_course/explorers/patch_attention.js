@@ -88,13 +88,13 @@ const centre = (at) => [((at % CELLS) + 0.5) * 4 * UNIT, (Math.floor(at / CELLS)
 
 // The picture, lit where a head attends to, and a line from the asking patch to each patch that it uses.
 function lit(name, left) {
-  const squares = Array.from({ length: SIDE * SIDE }, (_, i) => s("rect", { x: (i % SIDE) * UNIT, y: Math.floor(i / SIDE) * UNIT, width: UNIT, height: UNIT }));
+  const dark = s("path", { class: "attn-x-patch-dark" }), light = s("path", { class: "attn-x-patch-light" });
   const veils = Array.from({ length: 16 }, (_, i) => s("rect", { x: (i % CELLS) * 4 * UNIT, y: Math.floor(i / CELLS) * 4 * UNIT, width: 4 * UNIT, height: 4 * UNIT, class: "attn-x-patch-veil" }));
   const links = s("g", { class: "attn-x-patch-links" }), lines = s("path", { class: "attn-x-grid", d: [0, 1, 2, 3, 4].map((i) => `M${i * 4 * UNIT} 0V${WIDE}M0 ${i * 4 * UNIT}H${WIDE}`).join("") });
   const asks = s("rect", { width: 4 * UNIT, height: 4 * UNIT, class: "attn-x-patch-asks" });
-  const top = s("g"), node = s("g", { transform: `translate(${left} 26)` }, s("text", { y: -9, class: "attn-x-patch-name" }, name), s("rect", { width: WIDE, height: WIDE, fill: "transparent" }), ...squares, ...veils, lines, asks, top, links);
+  const top = s("g"), node = s("g", { transform: `translate(${left} 26)` }, s("text", { y: -9, class: "attn-x-patch-name" }, name), s("rect", { width: WIDE, height: WIDE, fill: "transparent" }), dark, light, ...veils, lines, asks, top, links);
   return { node, top, draw(pixels, weights, asking) {
-    squares.forEach((square, i) => square.setAttribute("class", pixels[i] > 0 ? "attn-x-patch-dark" : pixels[i] < 0 ? "attn-x-patch-light" : "attn-x-patch-none"));
+    for (const [path, value] of [[dark, 1], [light, -1]]) path.setAttribute("d", pixels.map((one, i) => (one === value ? `M${(i % SIDE) * UNIT} ${Math.floor(i / SIDE) * UNIT}h${UNIT}v${UNIT}h-${UNIT}z` : "")).join(""));
     veils.forEach((veil, i) => veil.setAttribute("fill-opacity", (0.5 * (1 - Math.min(1, 1.4 * weights[i]))).toFixed(2)));
     const [x, y] = centre(asking);
     for (const [key, value] of [["x", x], ["y", y]]) asks.setAttribute(key, value - 2 * UNIT);
@@ -102,7 +102,7 @@ function lit(name, left) {
     links.replaceChildren(
       ...used.filter(([, i]) => i !== asking).flatMap(([weight, , u, v]) => {
         const far = Math.hypot(u - x, v - y), [dx, dy] = [(12 * (u - x)) / far, (12 * (v - y)) / far];
-        return [s("path", { class: "attn-x-patch-link", "stroke-width": (1 + 5 * weight).toFixed(1), d: `M${x + dx} ${y + dy}L${u - dx} ${v - dy}` }), s("circle", { class: "attn-x-patch-end", cx: u - dx, cy: v - dy, r: (2 + 4 * weight).toFixed(1) })];
+        return [s("path", { class: "attn-x-patch-link", "stroke-width": (1 + 5 * weight).toFixed(1), d: `M${(x + dx).toFixed(1)} ${(y + dy).toFixed(1)}L${(u - dx).toFixed(1)} ${(v - dy).toFixed(1)}` }), s("circle", { class: "attn-x-patch-end", cx: (u - dx).toFixed(1), cy: (v - dy).toFixed(1), r: (2 + 4 * weight).toFixed(1) })];
       }),
       ...used.flatMap(([weight, i, u, v]) => {
         const under = i < 12 ? v + 2 * UNIT : v - 2 * UNIT;
