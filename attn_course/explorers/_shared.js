@@ -176,6 +176,25 @@ function results(model, compute, inputs) {
   };
 }
 
+// Asks the course's language model: in Jupyter the kernel; in a page a worker, which loads the weights
+// from beside this module when it is first asked.
+function asking(model, names) {
+  if (model.get("kernel")) return (question) => new Promise((resolve) => {
+    if (names.every((name) => String(model.get(name)) === String(question[name]))) return resolve(model.get("result"));
+    const done = () => { model.off("change:result", done); resolve(model.get("result")); };
+    model.on("change:result", done);
+    for (const name of names) model.set(name, question[name]);
+    model.save_changes();
+  });
+  const beside = (name) => new URL(name + new URL(import.meta.url).search, import.meta.url).href;
+  const worker = new Worker(beside("llama_worker.js"), { type: "module" });
+  return (question) => new Promise((resolve, reject) => {
+    worker.onmessage = ({ data }) => (data.problem ? reject(new Error(data.problem)) : resolve(data));
+    worker.onerror = (event) => reject(new Error(event.message ?? "the model could not be loaded"));
+    worker.postMessage({ address: beside("shakespeare.safetensors"), ...question });
+  });
+}
+
 // Speaks at the end of a movement, not at every pixel of it.
 function announcer() {
   const node = h("p", { class: "attn-x-say", "aria-live": "polite" });

@@ -60,79 +60,73 @@ export function compute({ chances, longest, beam, alpha, p, draws }) {
   return { greedy: { words: first.words, chance: Math.exp(first.log_p) }, live: steps, found, nucleus, drawn: { words: drawn.slice(1), chance } };
 }
 
-// Every sentence of the model as a path; a leaf is a line of the picture.
+const TALL = 340, TOP = 24, COLUMN = 88;
+// Every beginning of a sentence as a band: as high as it is probable, right of what it continues.
 function grow(chances, longest) {
   const nodes = [];
-  let line = 0;
-  const visit = (words, chance) => {
-    const last = words.at(-1) ?? START, node = { words, chance, children: [] };
-    nodes.push(node);
-    if (last !== END && words.length < longest) {
-      chances[last].forEach((next, word) => { if (next > 0) node.children.push({ ...visit([...words, word], chance * next), next }); });
-    }
-    node.y = node.children.length ? (node.children[0].y + node.children.at(-1).y) / 2 : line++;
-    return node;
+  const visit = (words, chance, y) => {
+    const last = words.at(-1) ?? START;
+    if (words.length) nodes.push({ words, chance, y });
+    if (last === END || words.length === longest) return;
+    chances[last].forEach((next, word) => { if (next > 0) { visit([...words, word], chance * next, y); y += chance * next; } });
   };
-  visit([], 1);
-  return { nodes, lines: line };
+  visit([], 1, 0);
+  return nodes;
 }
 
 function render({ model, el }) {
-  const inputs = ["chances", "longest", "beam", "alpha", "p", "draws"];
-  const numbers = results(model, compute, inputs), voice = announcer();
-  const names = model.get("words"), longest = model.get("longest"), tree = grow(model.get("chances"), longest);
-  const column = 76, tall = 22, x = (depth) => 12 + (depth - 1) * column, y = (node) => 20 + node.y * tall;
-  const picture = s("svg", { viewBox: `0 0 384 ${tree.lines * tall + 24}`, role: "img", class: "attn-x-chart" });
-  const rows = h("tbody", {}), said = h("p", { class: "attn-x-said" });
-  let drawing = false;
-  const key = (words) => words.join(" ");
+  const numbers = results(model, compute, ["chances", "longest", "beam", "alpha", "p", "draws"]), voice = announcer();
+  const names = model.get("words"), longest = model.get("longest"), key = (words) => words.join(" ");
   const spell = (words) => words.filter((word) => word !== END).map((word) => names[word]).join(" ");
-  const change = (values) => numbers.change(values, draw);
+  const change = (values) => numbers.change(values, draw), rows = h("tbody"), said = h("p", { class: "attn-x-said" }), big = h("b");
+  let drawing = false, reach = longest;
+  const bands = grow(model.get("chances"), longest).map(({ words, chance, y }) => {
+    const end = words.at(-1) === END, x = 4 + (words.length - 1) * COLUMN, high = Math.max(0.6, chance * TALL - 1.5);
+    const shape = s("rect", { x, y: (TOP + y * TALL).toFixed(1), width: end ? 14 : COLUMN - 2, height: high.toFixed(1), rx: end ? Math.min(7, high / 2).toFixed(1) : 1 }, s("title", {}, `${spell(words)}${end ? ", the end" : " …"}: ${chance.toFixed(4)}`));
+    const label = end || high < 14 ? null : s("text", { x: x + 6, y: (TOP + y * TALL + high / 2 + 5).toFixed(1) }, names[words.at(-1)]);
+    return { words, chance, end, node: s("g", { onclick: () => voice.say(`${spell(words)}${end ? ", the end" : " …"}: probability ${chance.toFixed(4)}.`) }, shape, label), tag: [x + 18, (TOP + y * TALL + high / 2 + 5).toFixed(1)] };
+  });
+  const tag = s("text", { class: "attn-x-strong" });
+  const node = s("svg", { viewBox: `0 0 380 ${TOP + TALL + 4}`, role: "img" }, s("text", { x: 4, y: 14 }, "height: probability"), s("text", { x: 376, y: 14, "text-anchor": "end" }, "round: the sentence ends"), ...bands.map((band) => band.node), tag);
 
   function draw() {
     const { live, found, nucleus, drawn } = numbers.now();
-    const kept = new Set([...live.flat(), ...found.map(({ words }) => words)].map(key)), looked = new Set(live.flat().map(key));
+    const shown = live.slice(0, reach), kept = new Set([...shown.flat(), ...found.map(({ words }) => words)].map(key)), looked = new Set(shown.flat().map(key));
     const path = drawing ? drawn.words : found[0].words, best = new Set(path.map((_, i) => key(path.slice(0, i + 1))));
-    const open = (words) => words.every((word, i) => nucleus[words[i - 1] ?? START][word] > 0);
-    picture.replaceChildren(...tree.nodes.flatMap((node) => {
-      const depth = node.words.length;
-      return node.children.map((child) => {
-        const id = key(child.words), parent = key(node.words), chosen = best.has(id);
-        const state = chosen ? "best" : drawing ? (open(child.words) ? "kept" : "cut") : kept.has(id) ? "kept" : looked.has(parent) ? "cut" : "unseen";
-        const shade = { best: "attn-x-strong", kept: "", cut: "attn-x-faint attn-x-cut", unseen: "attn-x-faint attn-x-off" }[state];
-        const word = child.words.at(-1), from = depth ? [x(depth) + (best.has(parent) ? 69 : 62), y(node) - 4] : [2, y(node) - 4];
-        return s("g", {},
-          s("path", { class: state === "best" ? "attn-x-curve" : `attn-x-grid${state === "unseen" ? " attn-x-off" : ""}`, d: `M${from}L${x(depth + 1) - 3} ${y(child) - 4}` }),
-          s("text", { x: x(depth + 1), y: y(child), class: shade }, `${names[word]} ${child.next.toFixed(2).replace(/^0/, "")}`));
-      });
-    }));
-    const short = found[0], told = spell(path), chance = drawing ? drawn.chance : Math.exp(short.log_p);
-    picture.setAttribute("aria-label", `A tree of ${tree.lines} sentences with the chance of every next word. ${drawing ? "Drawn" : "Found"}: ${told}.`);
+    const open = (words) => words.every((word, i) => nucleus[words[i - 1] ?? START][word] > 0), late = reach < longest;
+    for (const { words, node: band } of bands) {
+      const id = key(words), seen = looked.has(key(words.slice(0, -1))) && words.length <= reach;
+      band.setAttribute("class", `attn-x-tree-${late && words.length > reach ? "unseen" : !late && best.has(id) ? "best" : drawing ? (open(words) ? "kept" : "cut") : kept.has(id) ? "kept" : seen ? "cut" : "unseen"}`);
+    }
+    const chance = drawing ? drawn.chance : Math.exp(found[0].log_p), told = spell(path), last = bands.find(({ words, end }) => end && key(words) === key(path));
+    tag.textContent = last && !late ? chance.toFixed(3) : "";
+    if (last) put(tag, { x: last.tag[0], y: last.tag[1] }, []);
+    node.setAttribute("aria-label", `All sentences as bands, as high as they are probable. ${drawing ? "Drawn" : "Found"}: ${told}.`);
     said.textContent = `${drawing ? "Drawn" : "Written"}: ${told}`;
+    big.textContent = chance.toFixed(3);
     rows.replaceChildren(...found.map(({ words, log_p, score, ended }) => h("tr", {},
       h("th", { scope: "row" }, spell(words) + (ended ? "" : " …")), h("td", {}, String(words.length)), h("td", {}, Math.exp(log_p).toFixed(4)), h("td", {}, log_p.toFixed(3)), h("td", {}, score.toFixed(3)))));
-    const cut = tree.nodes.filter(({ words }) => words.at(-1) === END && !open(words)).length;
-    voice.say(drawing
-      ? `Probability ${chance.toFixed(4)}. ${cut} of ${tree.lines} sentences cannot be drawn.`
-      : `Probability ${chance.toFixed(4)}, ${path.length} words with the end. ${sum(live.map((prefixes) => prefixes.length))} prefixes were extended.`);
+    const ends = bands.filter(({ end }) => end), lost = ends.filter(({ words }) => !open(words)).length;
+    voice.say(drawing ? `${lost} of ${ends.length} sentences cannot be drawn.` : `${sum(live.map((prefixes) => prefixes.length))} beginnings were extended.`);
     again.disabled = !drawing;
   }
-
   const again = button("Draw again", () => change({ draws: Array.from({ length: longest }, () => Math.random()) }));
-  const set = (id, options, whole = false) => knob({ ...options, value: model.get(id), oninput: (value) => change({ [id]: whole ? Math.round(value) : value }) }).node;
+  const set = (id, options) => knob({ ...options, value: model.get(id), oninput: (value) => change({ [id]: value }) }).node;
   frame(el, {
     question: "Which is the narrowest beam that finds the most probable sentence?",
-    picture: [picture, voice.node],
+    picture: [node],
     controls: [
-      h("div", { class: "attn-x-top" }, choice({ label: "Shown", options: [["beam", "the beam"], ["draw", "a draw from the nucleus"]], value: "beam",
-        oninput: (way) => { drawing = way === "draw"; draw(); } })),
-      set("beam", { label: "Beam size; 1 is greedy", min: 1, max: 5, step: 1 }, true),
-      set("alpha", { label: "Length term: exponent α", min: 0, max: 2, step: 0.1 }),
-      set("p", { label: "Nucleus: share of the probability", min: 0.1, max: 1, step: 0.05 }),
-      h("div", { class: "attn-x-top" }, again),
+      set("beam", { label: "Beam size", min: 1, max: 5, step: 1, text: (value) => (value === 1 ? "1: greedy" : String(value)) }),
+      h("div", { class: "attn-x-top" }, player("Search word by word", 5, (share) => { const next = share < 1 ? Math.floor(share * (longest + 1)) : longest; if (next !== reach) { reach = next; draw(); } })),
       said,
-      h("p", { class: "attn-x-note" }, "Number: chance of the word after the one before. Blue: written. Plain: kept. Crossed out: tried and dropped, or outside the nucleus. Pale: never tried.")],
-    more: [fold("Hypotheses of the beam, best score first", wide("Hypotheses of the beam", h("table", { class: "attn-x-table" }, header("sentence", "words", "p", "log p", "score"), rows)))],
+      h("p", { class: "attn-x-big" }, big, "its probability"),
+      h("p", { class: "attn-x-note" }, "Solid: written. Light: kept by the beam. Struck out: tried and dropped. Empty: never tried."),
+      voice.node],
+    more: [fold("More",
+      h("div", {}, set("alpha", { label: "Length term: exponent α", min: 0, max: 2, step: 0.1 }),
+        h("div", { class: "attn-x-top" }, choice({ label: "Shown", options: [["beam", "the beam"], ["draw", "a draw from the nucleus"]], value: "beam", oninput: (way) => { drawing = way === "draw"; draw(); } }), again),
+        set("p", { label: "Nucleus: share of the probability", min: 0.1, max: 1, step: 0.05 })),
+      wide("Hypotheses of the beam", h("table", { class: "attn-x-table" }, h("caption", {}, "Hypotheses of the beam, best score first"), header("sentence", "words", "p", "log p", "score"), rows)))],
   });
   numbers.watch(draw);
   draw();

@@ -32,6 +32,7 @@ export class Llama {
     }
     const card = JSON.parse(header.__metadata__.card);
     Object.assign(this, card.config, { alphabet: card.alphabet, headDim: card.config.embed_dim / card.config.num_heads });
+    this.off = new Set();
     this.keep(0);
   }
 
@@ -62,6 +63,7 @@ export class Llama {
     const position = this.ids.length, E = this.headDim, group = this.num_heads / this.num_kv_heads, W = this.weights;
     let x = W["embedding.tokens.weight"].slice(id * this.embed_dim, (id + 1) * this.embed_dim);
     const heads = [];
+    this.stream = [x];
     for (let n = 0; n < this.num_layers; n++) {
       const at = (name) => W[`blocks.${n}.${name}.weight`];
       const input = norm(at("attention_norm"), x, this.eps);
@@ -79,7 +81,7 @@ export class Llama {
         });
         const top = Math.max(...scores), powers = scores.map((score) => Math.exp(score - top));
         const total = powers.reduce((sum, power) => sum + power, 0), weights = powers.map((power) => power / total);
-        weights.forEach((weight, j) => { for (let i = 0; i < E; i++) mixed[head * E + i] += weight * values[j][from + i]; });
+        if (!this.off.has(n * this.num_heads + head)) weights.forEach((weight, j) => { for (let i = 0; i < E; i++) mixed[head * E + i] += weight * values[j][from + i]; });
         heads.push(Float32Array.from(weights));
       }
       const added = linear(at("attention.output_projection"), mixed);
@@ -88,10 +90,23 @@ export class Llama {
       const gate = linear(at("feed_forward.gate_projection"), inner), up = linear(at("feed_forward.up_projection"), inner);
       const down = linear(at("feed_forward.down_projection"), gate.map((value, i) => (value / (1 + Math.exp(-value))) * up[i]));
       x = x.map((value, i) => value + down[i]);
+      this.stream.push(x);
     }
     this.ids.push(id);
     this.attention.push(heads);
-    this.logits.push(linear(W["output_projection.weight"], norm(W["norm.weight"], x, this.eps)));
+    this.logits.push(this.predict(x));
+  }
+
+  predict(x) { return linear(this.weights["output_projection.weight"], norm(this.weights["norm.weight"], x, this.eps)); }
+
+  // Logits after the embedding and after each block, at the last character, with some heads off.
+  without(text, off) {
+    this.keep(0);
+    this.off = new Set(off);
+    const attention = this.read(text).attention.at(-1), logits = this.stream.map((x) => Array.from(this.predict(x)));
+    this.keep(0);
+    this.off = new Set();
+    return { logits, attention: attention.map((head) => Array.from(head)) };
   }
 
   // Read a text; only what differs from the last one is computed.
@@ -107,12 +122,17 @@ export class Llama {
 
 let model = null;
 if (typeof self !== "undefined" && typeof window === "undefined") {
-  self.onmessage = async ({ data: { address, text, at } }) => {
+  self.onmessage = async ({ data: { address, text, at, off } }) => {
     try {
       if (model === null) {
         const answer = await fetch(address);
         if (!answer.ok) throw new Error(`${answer.status} for ${address}`);
         model = new Llama(await answer.arrayBuffer());
+      }
+      if (off) {
+        const { logits: before, attention } = model.without(text, []);
+        self.postMessage({ before, attention, after: off.length ? model.without(text, off).logits : before });
+        return;
       }
       const started = performance.now(), { logits, attention, computed } = model.read(text);
       const milliseconds = (performance.now() - started) / Math.max(1, computed);

@@ -1,5 +1,5 @@
-// Kernels step by step, from a trace of Triton's interpreter: which program touched what. compute()
-// counts as attn_course.explorers.memory_trace does; a test compares the two.
+// Kernels access by access, from a trace of Triton's interpreter: tiles travel between HBM and the chip.
+// compute() counts as attn_course.explorers.memory_trace does; a test compares the two.
 const ITEMSIZE = 4;
 const total = (values) => values.reduce((sum, value) => sum + value, 0);
 
@@ -26,63 +26,103 @@ export function compute({ trace, step }) {
   };
 }
 
+const CELL = 13, SHORT = { maximum: "max", exponentials: "exp" }, ROOF = 44, CHIP = 214, SHARED = { x: 14, y: CHIP + 48 }, REGISTERS = { x: 208, y: CHIP + 48 };
+
 function render({ model, el }) {
-  const numbers = results(model, compute, ["trace", "step"]), voice = announcer();
-  const known = model.get("traces"), picture = h("div", { class: "attn-x-top" });
-  const bytes = h("tbody", {});
-  let timer = 0;
-  const change = (values) => numbers.change(values, draw);
+  const numbers = results(model, compute, ["trace", "step"]), voice = announcer(), known = model.get("traces");
+  const box = (x, y, width, height, kind) => s("rect", { x, y, width, height, rx: 4, class: kind });
+  const stored = s("g"), held = s("g"), flying = s("g"), down = s("text", { x: 150, y: 194, "text-anchor": "end" }, ""), up = s("text", { x: 230, y: 194 }, ""), who = s("text", { x: 8, y: CHIP + 17 });
+  const chip = s("g", {}, box(8, CHIP + 26, 180, 96, "attn-x-trace-part"), s("text", { x: 14, y: CHIP + 41 }, "shared memory"));
+  const node = s("svg", { viewBox: `0 0 380 ${CHIP + 130}`, role: "group", "aria-label": "HBM above, the chip below, and the tiles that travel between them" },
+    box(1, 1, 378, 172, "attn-x-trace-hbm"), s("text", { x: 8, y: 18, class: "attn-x-trace-name" }, "HBM"), stored,
+    s("path", { class: "attn-x-trace-lane", d: `M164 173V${CHIP}M216 173V${CHIP}` }), down, up,
+    s("path", { class: "attn-x-axis", d: "M172 182v22m-5 -6l5 6l5 -6M208 204v-22m-5 6l5 -6l5 6" }),
+    box(1, CHIP, 378, 128, "attn-x-trace-chip"), who, chip, box(200, CHIP + 26, 172, 96, "attn-x-trace-part"), s("text", { x: 206, y: CHIP + 41 }, "registers"), held, flying);
+  const more = h("b"), bytes = h("tbody"), holder = h("div");
+  let stepper, share = 1, slots = [];
+
+  // where each tensor is drawn: in a row
+  function arrange() {
+    const { tensors } = model.get("trace"), wide = tensors.map(({ columns }) => Math.max(30, columns * CELL)), gap = Math.min(24, (364 - total(wide)) / Math.max(1, tensors.length - 1));
+    let x = (380 - total(wide) - gap * (tensors.length - 1)) / 2;
+    slots = tensors.map(({ rows, columns, name }, i) => {
+      const cells = Array.from({ length: rows * columns }, (_, place) => s("rect", { x: (x + (place % columns) * CELL).toFixed(1), y: ROOF + 10 + Math.floor(place / columns) * CELL, width: CELL - 1, height: CELL - 1, class: "attn-x-trace-cell" }, s("title")));
+      const slot = { x, y: ROOF + 10, columns, cells, name: SHORT[name] ?? name, label: s("text", { x: x.toFixed(1), y: ROOF + 3 }) };
+      x += wide[i] + gap;
+      return slot;
+    });
+    stored.replaceChildren(...slots.flatMap(({ cells, label }) => [label, ...cells]));
+  }
+  const columnsOf = (tensor) => slots[tensor].columns;
+  // a tile of a tensor, its corner at a point
+  function tile(tensor, places, x, y, kind) {
+    const wide = columnsOf(tensor), left = Math.min(...places.map((place) => place % wide)), top = Math.floor(places[0] / wide);
+    return s("g", { transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` }, ...places.map((place) => s("rect", { x: (place % wide - left) * CELL, y: (Math.floor(place / wide) - top) * CELL, width: CELL - 1, height: CELL - 1, class: kind })));
+  }
+  const corner = (tensor, places) => { const { x, y, columns } = slots[tensor]; return [x + Math.min(...places.map((place) => place % columns)) * CELL, y + Math.floor(places[0] / columns) * CELL]; };
 
   function draw() {
-    const trace = model.get("trace"), step = model.get("step"), { reads, writes, read, written, all, least } = numbers.now();
-    const [launch, program, stored, which, places] = trace.steps[step - 1];
-    const now = new Set(places), most = Math.max(1, ...reads.flat(), ...writes.flat());
-    picture.replaceChildren(...trace.tensors.map(({ name, rows, columns }, tensor) => {
-      const count = (place) => reads[tensor][place] + writes[tensor][place];
-      return h("table", { class: "attn-x-heat attn-x-fine" },
-        h("caption", {}, name),
-        h("tbody", {}, ...Array.from({ length: rows }, (_, i) => h("tr", {}, ...Array.from({ length: columns }, (_, j) => {
-          const place = i * columns + j;
-          return h("td", { class: tensor === which && now.has(place) ? (stored ? "attn-x-here" : "attn-x-true") : "", style: `--share: ${(100 * count(place) / most).toFixed(0)}%` }, count(place) ? String(count(place)) : "·");
-        })))));
-    }));
-    bytes.replaceChildren(...[["read so far", read], ["written so far", written], ["whole trace", all], ["least: inputs once, result once", least]]
-      .map(([name, number]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, String(number)))));
-    const kernels = 1 + Math.max(...trace.steps.map((access) => access[0]));
-    voice.say(`${kernels > 1 ? `Kernel ${launch + 1} of ${kernels}, program` : "Program"} ${program} ${stored ? "writes" : "reads"} ${places.length} ${places.length === 1 ? "entry" : "entries"} of ${trace.tensors[which].name}.`);
+    const trace = model.get("trace"), step = Math.min(model.get("step"), trace.steps.length), { reads, writes, read, written, least } = numbers.now();
+    const [launch, program, out, which, places] = trace.steps[step - 1], product = trace.tensors.some(({ name }) => name === "c");
+    const most = Math.max(1, ...reads.flat(), ...writes.flat()), top = (list) => Math.max(0, ...list);
+    slots.forEach(({ cells, label, name }, tensor) => {
+      label.textContent = [name, top(reads[tensor]) ? `read ${top(reads[tensor])}×` : "", top(writes[tensor]) && trace.tensors[tensor].columns > 1 && !top(reads[tensor]) ? `written ${top(writes[tensor])}×` : ""].filter((part, i) => part && (i === 0 || trace.tensors[tensor].columns > 7)).join(" · ");
+      cells.forEach((cell, place) => {
+        cell.setAttribute("fill-opacity", (0.06 + 0.84 * (reads[tensor][place] + writes[tensor][place]) / most).toFixed(2));
+        cell.classList.toggle("attn-x-trace-now", tensor === which && places.includes(place));
+        cell.firstChild.textContent = `read ${reads[tensor][place]}×, written ${writes[tensor][place]}×`;
+      });
+    });
+    // what this program has on the chip: the last tile of each tensor
+    const mine = trace.steps.slice(0, step).filter(([a, b]) => a === launch && b === program), last = new Map(mine.map((access) => [access[3], access]));
+    const result = product ? trace.steps.find(([a, b, c]) => a === launch && b === program && c) : null;
+    const spot = (tensor) => {
+      if (product && tensor < 2) return [SHARED.x + tensor * 88, SHARED.y + 8];
+      const before = [...last.keys()].filter((other) => other < tensor && !product).length;
+      return [REGISTERS.x, REGISTERS.y + (product ? 8 : before * 20)];
+    };
+    const moving = share < 1, kinds = (tensor) => `attn-x-trace-tile${product && tensor < 2 ? "" : " attn-x-trace-result"}`;
+    held.replaceChildren(
+      ...[...last.values()].filter((access) => !(moving && access === trace.steps[step - 1] && !access[2]) && !(product && access[2])).map(([, , , tensor, at]) => s("g", {}, tile(tensor, at, ...spot(tensor), kinds(tensor)), product ? s("text", { x: spot(tensor)[0] + 60, y: spot(tensor)[1] + 14 }, slots[tensor].name) : null)),
+      ...(result ? [tile(result[3], result[4], ...spot(result[3]), kinds(result[3])), s("text", { x: REGISTERS.x + 60, y: REGISTERS.y + 22 }, "sum of c")] : []));
+    const [from, to] = out ? [spot(which), corner(which, places)] : [corner(which, places), spot(which)];
+    flying.replaceChildren(...(moving ? [tile(which, places, from[0] + share * (to[0] - from[0]), from[1] + share * (to[1] - from[1]), `${kinds(which)} attn-x-trace-fly`)] : []));
+    chip.classList.toggle("attn-x-off", !product);
+    down.textContent = `read ${read.toLocaleString("en")} B`;
+    up.textContent = `written ${written.toLocaleString("en")} B`;
+    const launches = 1 + Math.max(...trace.steps.map((access) => access[0]));
+    who.textContent = `chip: ${launches > 1 ? `kernel ${launch + 1} of ${launches}, ` : ""}program ${program}`;
+    more.textContent = `${((read + written) / least).toFixed(1)}×`;
+    bytes.replaceChildren(...[["moved so far", read + written], ["whole kernel", numbers.now().all], ["least", least]].map(([name, number]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, `${number.toLocaleString("en")} B`))));
     stepper.set(step);
+    if (!moving) voice.say(`${launches > 1 ? `Kernel ${launch + 1}, program` : "Program"} ${program} ${out ? "writes" : "reads"} ${places.length} of ${trace.tensors[which].name}.`);
   }
-
   const length = () => model.get("trace").steps.length;
-  const holder = h("div", {});
-  let stepper;
-  const newStepper = () => {
-    stepper = knob({ label: "Step", min: 1, max: length(), step: 1, value: model.get("step"), oninput: (value) => go(Math.round(value)) });
-    holder.replaceChildren(stepper.node);
+  const go = (step, part = 1) => {
+    share = part;
+    const next = Math.min(length(), Math.max(1, step));
+    if (next === model.get("step")) draw(); else numbers.change({ step: next }, draw);
   };
-  const go = (step) => change({ step: Math.min(length(), Math.max(1, step)) });
-  const stop = () => { clearInterval(timer); timer = 0; play.textContent = "Play"; play.setAttribute("aria-pressed", "false"); };
-  const play = button("Play", () => {
-    if (timer) return stop();
-    if (model.get("step") === length()) go(1);
-    play.textContent = "Stop";
-    play.setAttribute("aria-pressed", "true");
-    timer = setInterval(() => {
-      if (!el.isConnected || model.get("step") >= length()) return stop();
-      go(model.get("step") + 1);
-    }, 500);
-  });
-  play.setAttribute("aria-pressed", "false");
-  newStepper();
+  let play;
+  const build = () => {
+    arrange();
+    stepper = knob({ label: "Access", min: 1, max: length(), step: 1, value: model.get("step"), oninput: (value) => go(value), text: (value) => `${value} of ${length()}` });
+    play = player("Run the kernel", Math.min(16, Math.max(4, 0.2 * length())), (done) => { const exact = done * length(); go(done < 1 ? Math.floor(exact) + 1 : length(), done < 1 ? exact % 1 : 1); });
+    holder.replaceChildren(h("div", { class: "attn-x-top" }, play), stepper.node);
+  };
+  build();
   frame(el, {
-    question: "Which entries are read more than once, and how many bytes does that cost?",
-    picture: [wide("Tensors in memory, with how often each entry was touched", picture), voice.node],
+    question: "How often does a kernel fetch the same number?",
+    picture: [node],
     controls: [
-      choice({ label: "Kernel", options: Object.keys(known).map((name) => [name, name]), value: model.get("name"),
-        oninput: (name) => { stop(); model.set("name", name); change({ trace: known[name], step: 1 }); newStepper(); } }),
-      h("div", { class: "attn-x-top" }, button("Back", () => go(model.get("step") - 1)), button("Next", () => go(model.get("step") + 1)), play),
+      h("p", { class: "attn-x-big", style: "margin-top: 0" }, more, "the traffic that is needed at least: each input once, each result once"),
       holder,
-      h("table", { class: "attn-x-table" }, h("caption", {}, "Bytes, four to an entry"), bytes)],
+      choice({ label: "Kernel", options: Object.keys(known).map((name) => [name, name]), value: model.get("name"),
+        oninput: (name) => { model.set("name", name); model.set("step", 1); model.set("trace", known[name]); build(); share = 1; numbers.change({ step: known[name].steps.length }, draw); } }),
+      voice.node],
+    more: [fold("More",
+      h("table", { class: "attn-x-table" }, h("caption", {}, "Bytes between HBM and the chip, four to an element"), bytes),
+      h("p", { class: "attn-x-note" }, "The darker an element, the more often it has travelled. The trace records HBM only; on the chip, Triton keeps the operands of a matrix product in shared memory and everything else in registers."))],
   });
   numbers.watch(draw);
   draw();

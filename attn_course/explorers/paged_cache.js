@@ -1,7 +1,11 @@
 // A memory for the keys of many texts. compute() gives out slots as
 // attn_course.explorers.paged_cache does; a test compares the two.
-export function compute({ requests, slots, longest, way, page, step }) {
-  const size = way === "pages" ? page : longest, count = Math.floor(slots / size);
+export function compute({ requests, slots, longest, page, step }) {
+  return { reserved: run(requests, slots, longest, step), pages: run(requests, slots, page, step) };
+}
+
+function run(requests, slots, size, step) {
+  const count = Math.floor(slots / size);
   const have = requests.map(([, prompt]) => prompt), left = requests.map(([, , answer]) => answer);
   const state = requests.map(() => "to come"), places = requests.map(() => []);
   const queue = [], running = [], used = [];
@@ -61,60 +65,77 @@ const runs = (places) => places.reduce((found, place) => {
   return found;
 }, []).map(([from, to]) => (from === to ? `${from}` : `${from}–${to}`)).join(", ");
 
+// red is for those that are preempted
+const letter = (text) => String.fromCharCode(65 + text), hue = (text) => `--hue: ${35 + text * 40}`;
+
+// One memory: its slots, eight to a row, and below it who waits and who is done.
+function memory(left, slots) {
+  const cell = 22, title = s("text", { y: 14, class: "attn-x-page-name" }), node = s("g", { transform: `translate(${left} 0)` });
+  const corner = (slot) => [(slot % 8) * cell, 24 + Math.floor(slot / 8) * cell], deep = Math.ceil(slots / 8) * cell + 24;
+  return { node, deep: deep + 58, draw({ owner, filled, texts }, size, name) {
+    const running = texts.filter(({ state }) => state === "running").length;
+    title.textContent = `${name}: ${running} ${running === 1 ? "text" : "texts"}`;
+    const chips = (word, y, list) => [s("text", { x: 0, y: y + 15, class: "attn-x-faint" }, word), ...list.flatMap(({ i, lost }, n) => [
+      s("rect", { x: 56 + n * 15, y, width: 14, height: 20, rx: 2, style: hue(i), class: `attn-x-page-slot${lost ? " attn-x-page-lost" : ""}` }), s("text", { x: 63 + n * 15, y: y + 15, "text-anchor": "middle" }, letter(i))])];
+    const named = (state) => texts.flatMap((one, i) => (one.state === state ? [{ i, lost: state === "waiting" && one.lost }] : []));
+    node.replaceChildren(title,
+      ...owner.flatMap((text, slot) => {
+        const [x, y] = corner(slot);
+        return [s("rect", { x, y, width: cell - 1, height: cell - 1, style: text < 0 ? null : hue(text), class: text < 0 ? "attn-x-page-free" : filled[slot] ? "attn-x-page-slot" : "attn-x-page-idle" }),
+          text >= 0 && filled[slot] ? s("text", { x: x + 10.5, y: y + 16, "text-anchor": "middle" }, letter(text)) : null].filter(Boolean);
+      }),
+      // a frame around every piece that is given out as a whole, where it fits into a row
+      ...Array.from({ length: Math.floor(slots / size) }, (_, piece) => piece * size).filter((slot) => owner[slot] >= 0).map((slot) => {
+        const [x, y] = corner(slot);
+        return s("rect", { x: x - 0.5, y: y - 0.5, width: Math.min(size, 8) * cell, height: Math.max(1, size / 8) * cell, class: "attn-x-page-frame" });
+      }),
+      ...chips("waiting", deep + 6, named("waiting")), ...chips("done", deep + 32, named("done")));
+  } };
+}
+
 function render({ model, el }) {
-  const numbers = results(model, compute, ["requests", "slots", "longest", "way", "page", "step"]), voice = announcer();
-  const across = 16, cell = 21, width = across * cell + 4, last = 48;
-  const letter = (text) => String.fromCharCode(65 + text);
-  const slots = model.get("slots"), deep = Math.ceil(slots / across);
-  const grid = s("g"), rows = h("tbody", {}), full = gauge(), taken = gauge();
-  const chart = s("svg", { viewBox: `0 0 ${width} ${deep * cell + 4}`, role: "img", "aria-label": "The slots of the memory, with the letter of the text whose token each of them holds", class: "attn-x-chart" }, grid);
+  const numbers = results(model, compute, ["requests", "slots", "longest", "page", "step"]), voice = announcer();
+  const slots = model.get("slots"), requests = model.get("requests"), last = 48, rows = h("tbody"), big = h("b");
+  const panels = { reserved: memory(1, slots), pages: memory(203, slots) }, CHART = panels.pages.deep + 34, x = (step) => 2 + (step * 374) / last, y = (used) => CHART + 70 - (70 * used) / slots;
+  const lines = { reserved: s("path", { class: "attn-x-page-line" }), pages: s("path", { class: "attn-x-curve" }) };
+  const labels = { reserved: s("text", {}, "reserved"), pages: s("text", { class: "attn-x-strong" }, "pages") };
+  const grip = s("g", {}, s("rect", { x: -22, y: CHART - 16, width: 44, height: 108, fill: "transparent" }), s("path", { class: "attn-x-hand", d: `M0 ${CHART}V${CHART + 70}` }), s("circle", { cy: CHART + 70, r: 9, class: "attn-x-tip" }));
+  const node = s("svg", { viewBox: `0 0 380 ${CHART + 98}`, role: "group", "aria-label": "Two memories of the same size with the same texts: one piece for each text, and pages" },
+    panels.reserved.node, panels.pages.node, s("text", { x: 2, y: CHART - 12 }, "slots that hold a token"), s("path", { class: "attn-x-grid", d: `M2 ${CHART}H378` }), s("path", { class: "attn-x-axis", d: `M2 ${CHART + 70}H378` }),
+    lines.reserved, lines.pages, labels.reserved, labels.pages, s("text", { x: 378, y: CHART + 95, "text-anchor": "end" }, "steps"), grip);
+  const tell = sliding(grip, { label: "step", max: last, at: (pixel) => (pixel - 2) * last / 374, get: () => model.get("step"), onmove: (step) => go(step) });
+  const go = (step) => { if (step !== model.get("step")) change({ step }); };
   const change = (values) => numbers.change(values, draw);
 
+  // who waits although some of its answer is written has been preempted
+  const marked = (found) => ({ ...found, texts: found.texts.map((one, i) => ({ ...one, lost: one.state === "waiting" && one.have > requests[i][1] })) });
   function draw() {
-    const { owner, filled, texts, used, thrown, again } = numbers.now();
-    const step = model.get("step"), size = model.get("way") === "pages" ? model.get("page") : model.get("longest");
-    const corner = (slot) => [2 + (slot % across) * cell, 2 + Math.floor(slot / across) * cell];
-    grid.replaceChildren(
-      ...owner.flatMap((text, slot) => {
-        const [x, y] = corner(slot), look = text < 0 ? "opacity:.04" : filled[slot] ? "opacity:.3" : "opacity:.1";
-        return [
-          s("rect", { x, y, width: cell, height: cell, class: text < 0 ? "attn-x-dot" : "attn-x-plus", style: look }),
-          text < 0 ? null : s("text", { x: x + cell / 2, y: y + 15, "text-anchor": "middle", class: filled[slot] ? "" : "attn-x-faint" }, filled[slot] ? letter(text) : "·"),
-        ].filter(Boolean);
-      }),
-      // a line before every piece that is given out as a whole
-      ...Array.from({ length: Math.floor(slots / size) + 1 }, (_, piece) => piece * size).filter((slot) => slot < slots).map((slot) => {
-        const [x, y] = corner(slot);
-        return s("path", { class: "attn-x-axis", d: `M${x},${y}v${cell}` });
-      }),
-      ...Array.from({ length: deep + 1 }, (_, line) => s("path", { class: "attn-x-grid", d: `M2,${2 + line * cell}h${across * cell}` })));
-    rows.replaceChildren(...texts.map(({ state, have, places }, text) => h("tr", {},
-      h("th", { scope: "row" }, letter(text)), h("td", {}, state), h("td", {}, state === "to come" ? "" : String(have)),
-      h("td", {}, places.length ? runs(places) : "·"))));
-    const held = owner.filter((text) => text >= 0).length, count = (word) => texts.filter((one) => one.state === word).length;
-    full.set(used[step] / slots, String(used[step]));
-    taken.set(held / slots, String(held));
-    voice.say(`Step ${step}: ${count("running")} running, ${count("waiting")} waiting, ${count("done")} done. `
-      + (thrown ? `Thrown out so far: ${thrown}, with ${again} tokens to compute again.` : "Nobody was thrown out."));
-    stepper.set(step);
+    const found = numbers.now(), step = model.get("step"), page = model.get("page");
+    panels.reserved.draw(marked(found.reserved), model.get("longest"), "reserved");
+    panels.pages.draw(marked(found.pages), page, `pages of ${page}`);
+    for (const way of ["reserved", "pages"]) {
+      const { used } = found[way], other = found[way === "pages" ? "reserved" : "pages"].used, above = used[step] > other[step] || (used[step] === other[step] && way === "pages");
+      lines[way].setAttribute("d", used.map((value, at) => `${at ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join(""));
+      put(labels[way], { x: (step < 36 ? x(step) + 14 : x(step) - 14).toFixed(1), "text-anchor": step < 36 ? "start" : "end", y: (Math.min(CHART + 50, Math.max(CHART + 20, (y(used[step]) + y(other[step])) / 2)) + (above ? -4 : 14)).toFixed(1) }, []);
+    }
+    grip.setAttribute("transform", `translate(${x(step).toFixed(1)} 0)`);
+    tell(step, `step ${step}`);
+    const count = (way, state) => found[way].texts.filter((one) => one.state === state).length;
+    big.textContent = `${count("pages", "done")} : ${count("reserved", "done")}`;
+    rows.replaceChildren(...requests.map((_, i) => h("tr", {}, h("th", { scope: "row" }, letter(i)), h("td", {}, found.pages.texts[i].state), h("td", {}, String(found.pages.texts[i].have)), h("td", {}, found.pages.texts[i].places.length ? runs(found.pages.texts[i].places) : "·"))));
+    const { thrown, again } = found.pages;
+    voice.say(`Step ${step}: ${count("pages", "running")} texts run with pages, ${count("reserved", "running")} with reserved memory.${thrown ? ` Preempted with pages: ${thrown}, ${again} tokens to compute again.` : ""}`);
   }
-
-  const go = (step) => change({ step: Math.min(last, Math.max(0, step)) });
-  const stepper = knob({ label: "Steps", min: 0, max: last, step: 1, value: model.get("step"), oninput: (value) => go(Math.round(value)) });
   frame(el, {
     question: "How many texts fit into one memory?",
-    picture: [chart, h("p", { class: "attn-x-note" }, "A letter is a token of that text, a dot a slot that is taken and empty. Lines begin a page or a reserved piece."), voice.node,
-      h("table", { class: "attn-x-table" }, h("caption", {}, `Of ${slots} slots`),
-        h("tbody", {}, h("tr", {}, h("th", { scope: "row" }, "hold a token"), h("td", {}, full.node)), h("tr", {}, h("th", { scope: "row" }, "are taken"), h("td", {}, taken.node))))],
+    picture: [node],
     controls: [
-      stepper.node,
-      h("div", { class: "attn-x-top" }, button("Back", () => go(model.get("step") - 1)), button("Next", () => go(model.get("step") + 1))),
-      choice({ label: "Memory is given out", value: model.get("way"), oninput: (way) => change({ way }),
-        options: [["reserved", `${model.get("longest")} slots for each`], ["pages", "in pages"]] }),
-      choice({ label: "Slots of a page", value: String(model.get("page")), oninput: (page) => change({ page: Number(page) }),
-        options: [2, 4, 8, 16].map((size) => [String(size), String(size)]) }),
-      wide("Texts and their pages", h("table", { class: "attn-x-table" },
-        h("caption", {}, "Texts: tokens, and the table of their pages"), header("", "state", "tokens", "pages"), rows))],
+      h("div", { class: "attn-x-top" }, player("Run", 14, (share) => go(Math.round(share * last)))),
+      h("p", { class: "attn-x-note" }, "Or drag the time line. A letter is a token of that text; pale slots are taken and empty."),
+      choice({ label: "Slots of a page", value: String(model.get("page")), oninput: (page) => change({ page: Number(page) }), options: [2, 4, 8, 16].map((size) => [String(size), String(size)]) }),
+      h("p", { class: "attn-x-big" }, big, "texts done: with pages, and with reserved memory"),
+      voice.node],
+    more: [fold("More", wide("Texts and their pages", h("table", { class: "attn-x-table" }, h("caption", {}, "The page table of each text"), header("", "state", "tokens", "pages"), rows)))],
   });
   numbers.watch(draw);
   draw();

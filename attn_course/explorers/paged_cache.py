@@ -9,15 +9,15 @@ import traitlets
 from attn_course.explorers._result import follow
 from attn_course.explorers._source import esm, stylesheet
 
-HEIGHT, HEIGHT_NARROW = 610, 935
+HEIGHT, HEIGHT_NARROW = 565, 758
 WAYS = ("reserved", "pages")
-INPUTS = ("requests", "slots", "longest", "way", "page", "step")
+INPUTS = ("requests", "slots", "longest", "page", "step")
 
 
 def compute(
-    *, requests: Sequence[Sequence[int]], slots: int, longest: int, way: str, page: int, step: int
+    *, requests: Sequence[Sequence[int]], slots: int, longest: int, page: int, step: int
 ) -> dict[str, Any]:
-    """Who holds which slots after some steps.
+    """Who holds which slots after some steps, with memory reserved for each text and with pages.
 
     In each step texts that are finished leave, all others get a token, and those that wait are let
     in, in their order, while there is room. With pages, a text that needs one where none is free
@@ -27,25 +27,28 @@ def compute(
         requests: When a text arrives, the tokens it comes with, and those that it will get.
         slots: Of the memory.
         longest: Slots that are reserved for each text in one piece.
-        way: One of ``WAYS``.
         page: Slots of a page.
         step: How many steps.
 
     Returns:
-        ``owner``: for each slot its text or -1; ``filled``: whether it holds a token; ``texts``:
-        ``state``, ``have`` and ``places`` (pages, or the first slot) of each; ``used``: slots with
-        a token after each step; ``thrown``: texts that had to leave, and ``again`` their tokens.
+        For each of ``WAYS``: ``owner``: for each slot its text or -1; ``filled``: whether it holds
+        a token; ``texts``: ``state``, ``have`` and ``places`` (pages, or the first slot) of each;
+        ``used``: slots with a token after each step; ``thrown``: texts that had to leave, and
+        ``again`` their tokens.
 
     Raises:
-        ValueError: If the way is unknown, a size is not positive, or a text is too long.
+        ValueError: If a size is not positive, or a text is too long.
     """
-    if way not in WAYS:
-        raise ValueError(f"way: expected one of {', '.join(WAYS)}, got {way!r}")
     if min(slots, longest, page) < 1 or step < 0:
         raise ValueError(f"sizes: expected 1 or more, got {slots}, {longest}, {page}, step {step}")
     if max(prompt + answer for _, prompt, answer in requests) > min(longest, slots):
         raise ValueError(f"requests: expected at most {min(longest, slots)} tokens each")
-    size = page if way == "pages" else longest
+    sizes = {"reserved": longest, "pages": page}
+    return {way: _run(requests, slots, sizes[way], step) for way in WAYS}
+
+
+def _run(requests: Sequence[Sequence[int]], slots: int, size: int, step: int) -> dict[str, Any]:
+    """The same with pieces of one size."""
     count = slots // size
     have = [prompt for _, prompt, _ in requests]
     left = [answer for _, _, answer in requests]
@@ -106,7 +109,7 @@ def compute(
 
 
 def default_state() -> dict[str, Any]:
-    """The state a page starts with: two texts have room reserved, the others wait."""
+    """The state a page starts with: two texts fit where memory is reserved, more with pages."""
     return {
         "kernel": False,
         "requests": [
@@ -121,7 +124,6 @@ def default_state() -> dict[str, Any]:
         ],
         "slots": 64,
         "longest": 32,
-        "way": "reserved",
         "page": 4,
         "step": 8,
     }
@@ -131,7 +133,7 @@ class PagedCache(anywidget.AnyWidget):
     """The live widget.
 
     Args:
-        **state: Start values, such as ``way="pages"`` or ``page=8``.
+        **state: Start values, such as ``page=8``.
     """
 
     _esm = esm("paged_cache")
@@ -141,7 +143,6 @@ class PagedCache(anywidget.AnyWidget):
     requests = traitlets.List().tag(sync=True)
     slots = traitlets.Int().tag(sync=True)
     longest = traitlets.Int().tag(sync=True)
-    way = traitlets.Unicode().tag(sync=True)
     page = traitlets.Int().tag(sync=True)
     step = traitlets.Int().tag(sync=True)
     result = traitlets.Dict().tag(sync=True)

@@ -82,91 +82,127 @@ export function compute({ pixels, asking, entry, layout, encoded }) {
   return { weights: maps.map((map) => map[asking]), same: softmax(apply(p.head, summary))[1], fixed: places.map((i) => (i === target ? 1 : 0)) };
 }
 
-// Sixteen squares that are darker the more weight they have; the asking patch has a frame.
-function grid(label) {
-  const node = s("svg", { viewBox: "0 0 176 176", class: "attn-x-chart", role: "img" });
-  return { node, draw(weights, asking) {
-    node.setAttribute("aria-label", `${label}, row by row: ${weights.map((one) => digits(one, 2)).join(", ")}`);
-    node.replaceChildren(...weights.flatMap((weight, i) => {
-      const [x, y] = [(i % 4) * 44, Math.floor(i / 4) * 44];
-      return [s("rect", { x: x + 1, y: y + 1, width: 42, height: 42, fill: "currentColor", "fill-opacity": (0.03 + 0.5 * weight).toFixed(3), stroke: i === asking ? "currentColor" : "none", "stroke-width": 3 }),
-        s("text", { x: x + 22, y: y + 27, "text-anchor": "middle" }, weight < 0.005 ? "0" : digits(weight, 2))];
-    }));
-  } };
-}
+const SIDE = 16, CELLS = 4, UNIT = 11.5, WIDE = UNIT * SIDE;
+const block = (at) => Array.from({ length: 16 }, (_, j) => (Math.floor(at / CELLS) * 4 + Math.floor(j / 4)) * SIDE + (at % CELLS) * 4 + (j % 4));
+const centre = (at) => [((at % CELLS) + 0.5) * 4 * UNIT, (Math.floor(at / CELLS) + 0.5) * 4 * UNIT];
 
-function drawing(side, { onpaint }) {
-  const [size, unit] = [256, 256 / side];
-  const squares = Array.from({ length: side * side }, (_, i) => s("rect", { x: (i % side) * unit, y: Math.floor(i / side) * unit, width: unit, height: unit, stroke: "currentColor", "stroke-opacity": 0.12 }));
-  const frame = s("rect", { width: size / 4, height: size / 4, fill: "none", stroke: "currentColor", "stroke-width": 3 });
-  const cursor = s("rect", { width: unit, height: unit, fill: "none", stroke: "currentColor", "stroke-width": 2, visibility: "hidden" });
-  const lines = [1, 2, 3].flatMap((i) => [s("path", { class: "attn-x-axis", d: `M${i * 64} 0V${size}` }), s("path", { class: "attn-x-axis", d: `M0 ${i * 64}H${size}` })]);
-  const node = s("svg", { viewBox: `-2 -2 ${size + 4} ${size + 4}`, class: "attn-x-chart", tabindex: 0, role: "application", "aria-label": "The image. Arrow keys move, the space bar paints: orange, blue, nothing." }, ...squares, ...lines, frame, cursor);
-  let at = 0;
-  const show = () => { cursor.setAttribute("x", (at % side) * unit); cursor.setAttribute("y", Math.floor(at / side) * unit); cursor.setAttribute("visibility", "visible"); };
-  node.addEventListener("click", (event) => { const i = squares.indexOf(event.target); if (i >= 0) onpaint(i); });
-  node.addEventListener("blur", () => cursor.setAttribute("visibility", "hidden"));
-  node.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -side, ArrowDown: side }[event.key];
-    if (event.key === " ") onpaint(at);
-    else if (step !== undefined && at + step >= 0 && at + step < side * side) at += step;
-    else return;
-    event.preventDefault();
-    show();
-  });
-  return { node, draw(pixels, asking) {
-    squares.forEach((square, i) => {
-      square.setAttribute("fill", pixels[i] > 0 ? "#d55e00" : pixels[i] < 0 ? "#0072b2" : "transparent");
-    });
-    frame.setAttribute("x", (asking % 4) * 64);
-    frame.setAttribute("y", Math.floor(asking / 4) * 64);
+// The picture, lit where a head attends to, and a line from the asking patch to each patch that it uses.
+function lit(name, left) {
+  const dark = s("path", { class: "attn-x-patch-dark" }), light = s("path", { class: "attn-x-patch-light" });
+  const veils = Array.from({ length: 16 }, (_, i) => s("rect", { x: (i % CELLS) * 4 * UNIT, y: Math.floor(i / CELLS) * 4 * UNIT, width: 4 * UNIT, height: 4 * UNIT, class: "attn-x-patch-veil" }));
+  const links = s("g", { class: "attn-x-patch-links" }), lines = s("path", { class: "attn-x-grid", d: [0, 1, 2, 3, 4].map((i) => `M${i * 4 * UNIT} 0V${WIDE}M0 ${i * 4 * UNIT}H${WIDE}`).join("") });
+  const asks = s("rect", { width: 4 * UNIT, height: 4 * UNIT, class: "attn-x-patch-asks" });
+  const top = s("g"), node = s("g", { transform: `translate(${left} 26)` }, s("text", { y: -9, class: "attn-x-patch-name" }, name), s("rect", { width: WIDE, height: WIDE, fill: "transparent" }), dark, light, ...veils, lines, asks, top, links);
+  return { node, top, draw(pixels, weights, asking) {
+    for (const [path, value] of [[dark, 1], [light, -1]]) path.setAttribute("d", pixels.map((one, i) => (one === value ? `M${(i % SIDE) * UNIT} ${Math.floor(i / SIDE) * UNIT}h${UNIT}v${UNIT}h-${UNIT}z` : "")).join(""));
+    veils.forEach((veil, i) => veil.setAttribute("fill-opacity", (0.5 * (1 - Math.min(1, 1.4 * weights[i]))).toFixed(2)));
+    const [x, y] = centre(asking);
+    for (const [key, value] of [["x", x], ["y", y]]) asks.setAttribute(key, value - 2 * UNIT);
+    const used = weights.flatMap((weight, i) => (weight < 0.05 ? [] : [[weight, i, ...centre(i)]]));
+    links.replaceChildren(
+      ...used.filter(([, i]) => i !== asking).flatMap(([weight, , u, v]) => {
+        const far = Math.hypot(u - x, v - y), [dx, dy] = [(12 * (u - x)) / far, (12 * (v - y)) / far];
+        return [s("path", { class: "attn-x-patch-link", "stroke-width": (1 + 5 * weight).toFixed(1), d: `M${(x + dx).toFixed(1)} ${(y + dy).toFixed(1)}L${(u - dx).toFixed(1)} ${(v - dy).toFixed(1)}` }), s("circle", { class: "attn-x-patch-end", cx: (u - dx).toFixed(1), cy: (v - dy).toFixed(1), r: (2 + 4 * weight).toFixed(1) })];
+      }),
+      ...used.flatMap(([weight, i, u, v]) => {
+        const under = i < 12 ? v + 2 * UNIT : v - 2 * UNIT;
+        return [s("rect", { x: u - 18, y: under - 9, width: 36, height: 18, rx: 9, class: "attn-x-patch-mark" }), s("text", { x: u, y: under + 5, "text-anchor": "middle" }, weight.toFixed(2))];
+      }));
   } };
 }
 
 function render({ model, el }) {
-  const inputs = ["pixels", "asking", "entry", "layout", "encoded"];
-  const numbers = results(model, compute, inputs), voice = announcer();
+  const numbers = results(model, compute, ["pixels", "asking", "entry", "layout", "encoded"]), voice = announcer();
   const start = Object.fromEntries(["pixels", "asking", "entry", "head"].map((name) => [name, model.get(name)]));
   const change = (values) => numbers.change(values, draw);
-  const image = drawing(model.get("layout").side, { onpaint(i) {
-    const pixels = [...model.get("pixels")];
-    pixels[i] = { 0: 1, 1: -1, "-1": 0 }[pixels[i]];
+  const attention = lit("a head of attention", 1), convolution = lit("a head of a convolution", 380 - WIDE - 1);
+  const node = s("svg", { viewBox: `0 0 380 ${WIDE + 30}`, role: "group", "aria-label": "The same picture twice: where a head of attention attends to, and where a head of a convolution" }, attention.node, convolution.node);
+  const asking = knob({ label: "Patch that asks", min: 1, max: 16, step: 1, value: start.asking + 1, oninput: (value) => change({ asking: value - 1 }) });
+  const head = knob({ label: "Head of the Transformer", min: 1, max: 4, step: 1, value: start.head + 1, oninput(value) { model.set("head", value - 1); draw(); } });
+  const entry = knob({ label: "Element of the 3 × 3 kernel", min: 1, max: 9, step: 1, value: start.entry + 1, oninput: (value) => change({ entry: value - 1 }) });
+  let painting = false, at = 0, colour = 1, place = 11;
+
+  // the second pattern moves to another patch
+  function carry(to) {
+    const own = model.get("asking");
+    if (to === place || to === own || to < 0 || to > 15) return;
+    const pixels = [...model.get("pixels")], [from, goal] = [block(place), block(to)], moved = from.map((i) => pixels[i]);
+    from.forEach((i, j) => { pixels[i] = pixels[goal[j]]; });
+    goal.forEach((i, j) => { pixels[i] = moved[j]; });
+    place = to;
     change({ pixels });
+  }
+  const paint = (i, value) => { const pixels = [...model.get("pixels")]; pixels[i] = value; change({ pixels }); };
+  const next = (i) => ({ 0: 1, 1: -1, "-1": 0 })[model.get("pixels")[i]];
+  const handles = [attention, convolution].map(({ top }, n) => {
+    const grip = s("rect", { width: 4 * UNIT, height: 4 * UNIT, class: "attn-x-patch-grip" }), cursor = s("rect", { width: UNIT, height: UNIT, class: "attn-x-patch-cursor", visibility: "hidden" });
+    const sheet = s("rect", { width: WIDE, height: WIDE, fill: "transparent", visibility: "hidden" });
+    const hold = s("g", { class: "attn-x-grip", tabindex: n ? -1 : 0, role: "application", "aria-label": "The second pattern: arrow keys move it" }, sheet, grip, cursor);
+    top.append(hold);
+    const point = (event) => { const box = top.parentNode.children[1].getBoundingClientRect(), scale = SIDE / box.width; return [(event.clientX - box.left) * scale, (event.clientY - box.top) * scale].map((value) => Math.min(SIDE - 1, Math.max(0, Math.floor(value)))); };
+    const pixel = (event) => { const [x, y] = point(event); return y * SIDE + x; };
+    draggable(hold, {
+      start(event) { if (painting) { at = pixel(event); colour = next(at); paint(at, colour); } },
+      move(event) { if (painting) paint(pixel(event), colour); else { const [x, y] = point(event); carry(Math.floor(y / 4) * CELLS + Math.floor(x / 4)); } },
+    });
+    hold.addEventListener("keydown", (event) => {
+      const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key] ?? [0, 0], wide = painting ? SIDE : CELLS, from = painting ? at : place;
+      const [x, y] = [(from % wide) + dx, Math.floor(from / wide) + dy], inside = x >= 0 && x < wide && y >= 0 && y < wide;
+      if (painting && event.key === " ") paint(at, next(at));
+      else if (!(dx || dy)) return;
+      else if (painting && inside) at = y * wide + x;
+      // over the asking patch it jumps
+      else if (inside) { const to = y * wide + x, over = [x + dx, y + dy]; carry(to !== model.get("asking") ? to : over.every((one) => one >= 0 && one < wide) ? over[1] * wide + over[0] : place); }
+      event.preventDefault();
+      draw();
+    });
+    hold.addEventListener("focus", draw);
+    return { grip, cursor, sheet, hold };
+  });
+  const mode = button("Paint", () => { painting = !painting; mode.setAttribute("aria-pressed", String(painting)); draw(); });
+  mode.setAttribute("aria-pressed", "false");
+  const reset = () => { place = 11; asking.set(start.asking + 1); head.set(start.head + 1); entry.set(start.entry + 1); model.set("head", start.head); change({ pixels: start.pixels, asking: start.asking, entry: start.entry }); };
+  // a file of the reader's, cut to a square: the lighter and the darker third of its pixels
+  const id = unique("file"), file = h("input", { type: "file", id, accept: "image/*", onchange: async () => {
+    if (!file.files[0]) return;
+    try {
+      const image = await createImageBitmap(file.files[0]), canvas = h("canvas", { width: SIDE, height: SIDE }), pen = canvas.getContext("2d"), short = Math.min(image.width, image.height);
+      pen.drawImage(image, (image.width - short) / 2, (image.height - short) / 2, short, short, 0, 0, SIDE, SIDE);
+      const bytes = pen.getImageData(0, 0, SIDE, SIDE).data, grey = Array.from({ length: SIDE * SIDE }, (_, i) => 0.3 * bytes[4 * i] + 0.59 * bytes[4 * i + 1] + 0.11 * bytes[4 * i + 2]);
+      const sorted = [...grey].sort((a, b) => a - b), [low, high] = [sorted[85], sorted[170]];
+      change({ pixels: grey.map((value) => (value <= low ? 1 : value >= high ? -1 : 0)) });
+    } catch { voice.say("This file is not a picture that the browser can read."); }
   } });
-  const dynamic = grid("Weights of the attention head"), fixed = grid("Weights of the convolution's head");
-  const asking = knob({ label: "Patch that looks", min: 1, max: 16, step: 1, value: start.asking + 1, oninput: (value) => change({ asking: Math.round(value) - 1 }) });
-  const head = knob({ label: "Head of the Transformer", min: 1, max: 4, step: 1, value: start.head + 1, oninput(value) { model.set("head", Math.round(value) - 1); draw(); } });
-  const entry = knob({ label: "Entry of a 3 × 3 kernel", min: 1, max: 9, step: 1, value: start.entry + 1, oninput: (value) => change({ entry: Math.round(value) - 1 }) });
-  // the second pattern moves to another patch: attention has to find it again
-  const move = () => {
-    const pixels = [...model.get("pixels")], side = 16;
-    const block = (row, column) => Array.from({ length: 16 }, (_, j) => (row * 4 + Math.floor(j / 4)) * side + column * 4 + (j % 4));
-    const from = [0, 1, 2, 3].find((row) => block(row, 3).some((i) => pixels[i]));
-    if (from === undefined) return;
-    const moved = block(from, 3).map((i) => pixels[i]);
-    block(from, 3).forEach((i) => { pixels[i] = 0; });
-    block((from + 1) % 4, 3).forEach((i, j) => { pixels[i] = moved[j]; });
-    change({ pixels });
-  };
-  const reset = () => { asking.set(start.asking + 1); head.set(start.head + 1); entry.set(start.entry + 1); model.set("head", start.head); change({ pixels: start.pixels, asking: start.asking, entry: start.entry }); };
+  const same = h("b");
 
   function draw() {
-    const result = numbers.now(), at = model.get("asking"), one = model.get("head");
-    image.draw(model.get("pixels"), at);
-    dynamic.draw(result.weights[one], at);
-    fixed.draw(result.fixed, at);
-    const most = result.weights[one].indexOf(Math.max(...result.weights[one]));
-    voice.say(`Patch ${at + 1} looks most at patch ${most + 1}, with ${digits(result.weights[one][most], 2)}. The model says "same" with ${digits(result.same, 2)}.`);
+    const result = numbers.now(), own = model.get("asking"), weights = result.weights[model.get("head")], pixels = model.get("pixels");
+    attention.draw(pixels, weights, own);
+    convolution.draw(pixels, result.fixed, own);
+    for (const { grip, cursor, sheet, hold } of handles) {
+      put(grip, { x: (place % CELLS) * 4 * UNIT, y: Math.floor(place / CELLS) * 4 * UNIT, visibility: painting ? "hidden" : "visible" }, []);
+      put(cursor, { x: (at % SIDE) * UNIT, y: Math.floor(at / SIDE) * UNIT, visibility: painting ? "visible" : "hidden" }, []);
+      sheet.setAttribute("visibility", painting ? "visible" : "hidden");
+      hold.setAttribute("aria-label", painting ? "The picture: arrow keys move, the space bar paints dark, light, nothing" : "The second pattern: arrow keys move it");
+    }
+    same.textContent = `${Math.round(100 * result.same)} %`;
+    const most = weights.indexOf(Math.max(...weights)), there = (i) => (i === place ? "the second pattern" : `patch ${i + 1}`);
+    voice.say(`The attention head attends most to ${there(most)}, weight ${weights[most].toFixed(2)}; the convolution's to ${there(result.fixed.indexOf(1))}.`);
   }
+  const path = [7, 3, 2, 6, 10, 14, 15, 11];
   frame(el, {
-    question: "What moves the weights on the left, and what moves those on the right?",
-    picture: [image.node,
-      h("div", { style: "display: grid; grid-template-columns: 1fr 1fr; gap: 1rem" },
-        h("div", {}, h("p", { class: "attn-x-note" }, "Attention"), dynamic.node),
-        h("div", {}, h("p", { class: "attn-x-note" }, "Convolution"), fixed.node))],
+    question: "The pattern moves: which head finds it again?",
+    picture: [node],
     controls: [
-      h("div", { class: "attn-x-top" }, button("Move the right pattern", move), button("Clear", () => change({ pixels: model.get("pixels").map(() => 0) })), button("Reset", reset)),
-      asking.node, head.node, entry.node, voice.node],
+      h("div", { class: "attn-x-top" }, player("Move the pattern", 5, (share) => carry(path[Math.min(path.length - 1, Math.floor(share * path.length))])), button("Reset", reset)),
+      h("p", { class: "attn-x-note" }, "Or drag it to another patch. Lines go from the framed patch to the patches that its head attends to."),
+      h("p", { class: "attn-x-big" }, same, "“the two are the same”, predicts the model"),
+      voice.node],
+    more: [fold("More", h("div", { class: "attn-x-stage" },
+      h("div", {}, asking.node, head.node, entry.node),
+      h("div", {}, h("div", { class: "attn-x-top" }, mode, button("Clear", () => change({ pixels: model.get("pixels").map(() => 0) }))),
+        h("div", { class: "attn-x-choice" }, h("label", { for: id }, "A picture of your own (it stays on your device)"), file),
+        h("p", { class: "attn-x-note" }, "Paint with mouse, finger or arrow keys and space bar. The model has been trained on two patterns in an empty image only."))))],
   });
   numbers.watch(draw);
   draw();

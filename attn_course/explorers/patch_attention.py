@@ -17,7 +17,7 @@ from attn_course.explorers._source import esm, stylesheet
 from attn_course.functional import kernel_shifts, shift_bias
 from attn_course.nn import VisionTransformer, capture, vit_like
 
-HEIGHT, HEIGHT_NARROW = 794, 1120
+HEIGHT, HEIGHT_NARROW = 449, 588
 WEIGHTS = Path(__file__).with_name("patch_attention_weights.json")
 SIDE, PATCH, EMBED, HEADS, HIDDEN = 16, 4, 32, 4, 64
 INPUTS = ("pixels", "asking", "entry")
@@ -108,7 +108,7 @@ def default_state() -> dict[str, Any]:
         "pixels": [int(one) for one in image.flatten().tolist()],
         "asking": 4,
         "entry": 5,
-        "head": 0,
+        "head": 2,
         "layout": {
             "side": SIDE,
             "patch": PATCH,

@@ -1,213 +1,162 @@
-// A trained language model of two layers with four heads, run in the page in float64 from the weights
-// in its state: attn_course.nn.LanguageModel. A test compares the two.
-function half(bits) {
-  const sign = bits & 0x8000 ? -1 : 1, exponent = (bits >> 10) & 31, fraction = bits & 1023;
-  if (exponent === 0) return sign * fraction * 2 ** -24;
-  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15); // trained weights are finite
-}
-
-// The order of the module's parameters.
-let unpacked = null;
-function parameters(encoded, words, { embed, layers, heads, headDim, hidden }) {
-  if (unpacked?.encoded === encoded) return unpacked.found;
-  const bytes = Uint8Array.from(atob(encoded), (letter) => letter.charCodeAt(0));
-  const view = new DataView(bytes.buffer);
-  let place = 0;
-  const vector = (size) => Array.from({ length: size }, () => half(view.getUint16(2 * (place++), true)));
-  const table = (rows, columns) => Array.from({ length: rows }, () => vector(columns));
-  const linear = (to, from) => ({ weight: table(to, from), bias: vector(to) });
-  const norm = () => ({ weight: vector(embed), bias: vector(embed) });
-  const found = { words: table(words, embed), blocks: [] };
-  for (let layer = 0; layer < layers; layer += 1) {
-    const wide = heads * headDim;
-    found.blocks.push({
-      query: linear(wide, embed), key: linear(wide, embed), value: linear(wide, embed), mix: linear(embed, wide),
-      attentionNorm: norm(), up: linear(hidden, embed), down: linear(embed, hidden), forwardNorm: norm(),
-    });
-  }
-  found.norm = norm();
-  found.out = table(words, embed);
-  unpacked = { encoded, found };
-  return found;
-}
-
-const dot = (a, b) => a.reduce((sum, value, i) => sum + value * b[i], 0);
-const add = (a, b) => a.map((value, i) => value + b[i]);
-const mean = (a) => a.reduce((sum, value) => sum + value, 0) / a.length;
-const apply = ({ weight, bias }, x) => weight.map((row, i) => dot(row, x) + bias[i]);
-function deviation(x) {
-  const middle = mean(x);
-  return Math.sqrt(mean(x.map((value) => (value - middle) ** 2)) + 1e-5);
-}
-function normed({ weight, bias }, x) {
-  const middle = mean(x), by = deviation(x);
-  return x.map((value, i) => ((value - middle) / by) * weight[i] + bias[i]);
-}
-function softmax(scores) {
-  const top = Math.max(...scores), powers = scores.map((score) => Math.exp(score - top));
-  const total = powers.reduce((sum, power) => sum + power, 0);
+// A line of text through the course's own language model, which runs in llama_worker.js (in Jupyter: in
+// the kernel). compute() makes chances of its logits as transformer_flow.py does; a test compares the two.
+const SHOWN = 5;
+function softmax(logits) {
+  const top = Math.max(...logits), powers = logits.map((logit) => Math.exp(logit - top)), total = powers.reduce((sum, power) => sum + power, 0);
   return powers.map((power) => power / total);
 }
-// RoPE on neighbouring pairs: pair k turns by position / base^(2k / headDim).
-function turned(x, position, base) {
-  const result = [...x];
-  for (let k = 0; k < x.length; k += 2) {
-    const angle = position * base ** (-k / x.length), c = Math.cos(angle), s = Math.sin(angle);
-    result[k] = x[k] * c - x[k + 1] * s;
-    result[k + 1] = x[k] * s + x[k + 1] * c;
-  }
-  return result;
-}
+const best = (values) => values.indexOf(Math.max(...values));
 
-const read = (text, most) => (text.toLowerCase().match(/[a-z]+|\./g) ?? []).slice(-most);
-
-export function compute({ text, off, at, words, layout, weights }) {
-  const { layers, heads, headDim, base, most, shown } = layout;
-  const p = parameters(weights, words.length, layout);
-  const found = read(text, most);
-  const index = (word) => { const i = words.indexOf(word); return i < 4 ? 3 : i; };
-  const ids = [1, ...found.map(index)];
-  const place = at < 0 ? ids.length - 1 : Math.min(at, ids.length - 1);
-  let stream = ids.map((id) => p.words[id]);
-  const maps = [], steps = [stream[place]], parts = [stream[place]];
-  p.blocks.forEach((block, layer) => {
-    const seen = stream.map((x) => normed(block.attentionNorm, x));
-    const [query, key, value] = ["query", "key", "value"].map((name) => seen.map((x) => apply(block[name], x)));
-    const joined = ids.map(() => []);
-    for (let head = 0; head < heads; head += 1) {
-      const part = (x) => x.slice(head * headDim, (head + 1) * headDim);
-      const keys = key.map((x, j) => turned(part(x), j, base)), values = value.map(part);
-      const gone = off.includes(layer * heads + head);
-      const rows = query.map((x, i) => {
-        const asked = turned(part(x), i, base);
-        return softmax(keys.slice(0, i + 1).map((k) => dot(asked, k) / Math.sqrt(headDim)));
-      });
-      const read = rows.map((row) => values[0].map((_, e) => (gone ? 0 : row.reduce((sum, w, j) => sum + w * values[j][e], 0))));
-      read.forEach((x, i) => joined[i].push(...x));
-      maps.push(rows.map((row) => ids.map((_, j) => row[j] ?? 0)));
-      parts.push(block.mix.weight.map((row) => dot(row.slice(head * headDim, (head + 1) * headDim), read[place])));
-    }
-    stream = stream.map((x, i) => add(x, apply(block.mix, joined[i])));
-    const fed = stream.map((x) => apply(block.down, apply(block.up, normed(block.forwardNorm, x)).map((u) => Math.max(0, u))));
-    parts.push(fed[place]);
-    stream = stream.map((x, i) => add(x, fed[i]));
-    steps.push(stream[place]);
-  });
-  const chances = steps.map((x) => { const last = normed(p.norm, x); return softmax(p.out.map((row) => dot(row, last))); });
-  const final = chances.at(-1), order = final.map((_, i) => i).sort((a, b) => final[b] - final[a] || a - b).slice(0, shown);
-  const by = deviation(steps.at(-1)), middle = p.norm.weight.map((_, e) => mean(p.out.map((row) => row[e])));
-  const push = p.norm.weight.map((w, e) => w * (p.out[order[0]][e] - middle[e]));
+export function compute({ before, after }) {
+  const all = before.map(softmax), without = after.map(softmax), [x, y] = [all.at(-1), without.at(-1)], answer = best(x);
+  const larger = x.map((chance, i) => Math.max(chance, y[i]));
+  const order = larger.map((_, i) => i).sort((a, b) => larger[b] - larger[a] || a - b).slice(0, SHOWN);
   return {
-    tokens: ["start", ...found],
-    known: [true, ...found.map((word) => words.indexOf(word) > 3)],
-    at: place,
-    weights: maps,
-    top: order.map((i) => [words[i], final[i]]),
-    lens: chances.map((share) => { const best = share.indexOf(Math.max(...share)); return [words[best], share[best]]; }),
-    parts: parts.map((x) => { const m = mean(x); return dot(x.map((value) => (value - m) / by), push); }),
+    answer,
+    steps: all.map((chances, n) => [best(without[n]), chances[answer], without[n][answer]]),
+    next: order.map((i) => [i, x[i], y[i]]),
   };
 }
+
+const visible = (character) => ({ "\n": "↵", " ": "␣" })[character] ?? character;
+const sign = (character) => (character === "\n" ? "↵" : character);
 
 function render({ model, el }) {
-  const layout = model.get("layout"), { layers, heads, most } = layout;
-  const inputs = ["text", "off", "at", "words", "layout", "weights"];
-  const numbers = results(model, compute, inputs), voice = announcer();
-  const name = (i) => `layer ${Math.floor(i / heads) + 1}, head ${(i % heads) + 1}`;
-  const clean = (word) => (word === "<unk>" ? "(unknown)" : word === "<eos>" || word === "<bos>" || word === "<pad>" ? "(none)" : word);
+  const heads = model.get("heads"), alphabet = [...model.get("alphabet")], lines = model.get("lines"), voice = announcer();
+  let text = model.get("text"), off = model.get("off"), head = model.get("head"), now = model.get("result"), shown = head, ask = null, turn = 0;
+  const opening = { text, off, now }, tried = new Map(), layers = now.before.length - 1, count = layers * heads;
+  const name = (i) => `layer ${Math.floor(i / heads) + 1}, head ${(i % heads) + 1}`, chance = (share) => share.toFixed(2);
 
-  // typing
-  const id = unique("text");
-  const box = h("input", { type: "text", id, value: model.get("text"), autocomplete: "off", autocapitalize: "off", spellcheck: "false", style: "width: 100%",
-    oninput: () => change({ text: box.value, at: -1 }) });
-  const start = (text) => { box.value = text; change({ text, at: -1 }); };
-  const examples = choice({ label: "Start with", options: model.get("examples").map((text) => [text, text]), value: model.get("examples")[0], oninput: start });
-
-  // the sentence: a button for each token, shaded by what the chosen head gives to it
-  const tokens = h("div", { class: "attn-x-flow", role: "group", "aria-label": "Tokens: choose the one that looks" });
-  let focus = -1;
-  function sentence({ tokens: shown, known, at, weights }) {
-    const row = weights[model.get("head")][at];
-    tokens.replaceChildren(...shown.map((token, i) => h("button", {
-      type: "button", class: known[i] ? "" : "attn-x-faint", "aria-pressed": String(i === at), disabled: false,
-      style: `--share: ${i <= at ? (100 * row[i]).toFixed(1) : 0}%`,
-      "aria-label": `${token}${known[i] ? "" : ", not in the vocabulary"}${i <= at ? `, weight ${row[i].toFixed(2)}` : ", later"}`,
-      onclick: () => { focus = i; change({ at: i }); },
-      onmouseenter: () => { hint.textContent = i <= at ? `${token}: weight ${row[i].toFixed(3)}` : `${token} stands later`; },
-      onmouseleave: () => { hint.textContent = ""; },
-    }, h("span", {}, token), h("small", {}, i <= at ? row[i].toFixed(2) : "·"))));
-    if (focus >= 0) tokens.children[Math.min(focus, shown.length - 1)].focus();
-    focus = -1;
-  }
-  const hint = h("span", { class: "attn-x-note" });
-
-  // the stream, from below: each part that writes, with what it adds to the logit of the first word
-  const order = [];
-  for (let layer = 0; layer < layers; layer += 1) {
-    for (let head = 0; head < heads; head += 1) order.push({ head: layer * heads + head, part: 1 + layer * (heads + 1) + head });
-    order.push({ forward: layer, part: 1 + layer * (heads + 1) + heads });
-  }
-  const bars = [{ part: 0 }, ...order].map((one) => ({ ...one, share: h("span", { class: "attn-x-signed" }, h("i")), digits: h("span", { class: "attn-x-digits" }) }));
-  const radio = unique("head");
-  const lines = bars.map(({ head, forward, share, digits }) => {
-    if (head === undefined) return h("tr", {}, h("td", {}, forward === undefined ? "embedding" : `feed-forward ${forward + 1}`), h("td", {}), h("td", {}, digits, share));
-    const look = h("label", { style: "white-space: nowrap" }, h("input", { type: "radio", name: radio, checked: head === model.get("head"), onchange: () => change({ head }) }), ` ${name(head)}`);
-    const switched = h("input", { type: "checkbox", checked: !model.get("off").includes(head), "aria-label": `${name(head)} is on`, onchange: (event) => {
-      const off = model.get("off").filter((other) => other !== head);
-      change({ off: event.target.checked ? off : [...off, head].sort((a, b) => a - b) });
-    } });
-    return h("tr", {}, h("td", {}, look), h("td", {}, switched), h("td", {}, digits, share));
+  // from above: arcs, the line, the stream through the layers, the chances
+  const ROW = 34, TOP = 140, STREAM = 284, LOW = TOP + layers * ROW + 20, y = (layer) => TOP + layer * ROW;
+  const arcs = s("g"), line = s("g"), flow = s("path", { class: "attn-x-flow-stream" }), parts = s("g"), last = s("g"), grid = s("g", { role: "group", "aria-label": "Heads: arrow keys choose one, Enter switches it off or on" });
+  const cells = Array.from({ length: count }, (_, i) => {
+    const marks = s("path", { class: "attn-x-flow-marks" }), lost = s("rect", { width: 32, height: 26, rx: 3, class: "attn-x-flow-lost" });
+    const node = s("g", { class: "attn-x-flow-head", role: "button", transform: `translate(${22 + (i % heads) * 36} ${y(Math.floor(i / heads)) + 2})`,
+      onclick: () => (i === head ? toggle(i) : choose(i)), onfocus: () => { if (i !== head) choose(i); },
+      onpointerenter: ({ pointerType }) => { if (pointerType === "mouse") { shown = i; drawArcs(); } }, onpointerleave: () => { shown = head; drawArcs(); },
+      onpointerdown: (event) => event.preventDefault() },
+    s("rect", { width: 32, height: 26, rx: 3 }), lost, marks, s("path", { class: "attn-x-flow-cross", d: "M4 4L28 22M28 4L4 22" }));
+    return { node, marks, lost };
   });
-  const head = h("thead"), next = Array.from({ length: layout.shown }, () => { const word = h("td"), share = gauge(); return { word, share, node: h("tr", {}, word, h("td", { class: "attn-x-weight" }, share.node)) }; });
-  const lens = h("p", { class: "attn-x-note" }), looked = h("p", { class: "attn-x-note" });
-  const map = h("table", { class: "attn-x-heat attn-x-fine" });
+  grid.append(...cells.map(({ node }) => node));
+  grid.addEventListener("keydown", (event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -heads, ArrowDown: heads }[event.key];
+    if (by === undefined && event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    if (by === undefined) return toggle(head);
+    if (head + by >= 0 && head + by < count) { choose(head + by); cells[head].node.focus(); }
+  });
+  const rows = Array.from({ length: layers + 1 }, (_, n) => {
+    const was = s("rect", { x: 300, y: y(n - 1) + 7, height: 16, class: "attn-x-flow-was" }), is = s("rect", { x: 300, y: y(n - 1) + 7, height: 16, class: "attn-x-plus" });
+    const guess = s("text", { x: 376, y: y(n - 1) + 20, "text-anchor": "end", class: "attn-x-flow-letter" });
+    const node = s("g", {}, n === 0 ? s("g", {}, s("text", { x: 2, y: y(-1) + 20 }, "layer, and its heads"), s("path", { class: "attn-x-grid", d: `M268 ${y(-1) + 15}H${STREAM}` }), s("rect", { x: 184, y: y(-1) + 3, width: 86, height: 24, rx: 12, class: "attn-x-tip" }), s("text", { x: 227, y: y(-1) + 19, "text-anchor": "middle" }, "embedding")) : s("g", {},
+      s("text", { x: 8, y: y(n - 1) + 20, "text-anchor": "middle" }, String(n)), s("path", { class: "attn-x-grid", d: `M238 ${y(n - 1) + 15}H${STREAM}` }),
+      s("rect", { x: 240, y: y(n - 1) + 3, width: 30, height: 24, rx: 12, class: "attn-x-tip" }), s("text", { x: 255, y: y(n - 1) + 19, "text-anchor": "middle" }, "FF")), was, is, guess);
+    return { node, was, is, guess };
+  });
+  parts.append(...rows.map(({ node }) => node), grid);
+  const column = s("text", { x: 300, y: y(-1) + 1 }), answer = s("text", { class: "attn-x-flow-letter", y: 80, "text-anchor": "middle" }), box = s("rect", { y: 63, width: 18, height: 24, rx: 3 });
+  const node = s("svg", { viewBox: `0 0 380 ${LOW + 118}`, role: "group", "aria-label": "A line of text, the heads of six layers, and what the model expects next" },
+    arcs, line, box, answer, flow, column, parts, last);
 
+  const width = () => Math.min(12.2, 348 / text.length), at = (i) => 8 + (i + 0.5) * width();
+  const arc = (from, end) => `M${from.toFixed(1)} 62C${from.toFixed(1)} ${(38 - 0.14 * (end - from)).toFixed(1)} ${end.toFixed(1)} ${(38 - 0.14 * (end - from)).toFixed(1)} ${end.toFixed(1)} 62`;
+  // the weights of some heads, all asked by the last character
+  function drawArcs(which = [shown]) {
+    const end = at(text.length - 1);
+    arcs.replaceChildren(...which.flatMap((i) => now.attention[i].flatMap((weight, j) => (weight < 0.03 ? [] : [
+      s("path", { class: "attn-x-flow-arc", "stroke-width": (1 + 6 * weight).toFixed(1), opacity: (0.25 + 0.75 * weight).toFixed(2),
+        d: j === text.length - 1 ? `M${end - 3} 62C${end - 14} 40 ${end + 14} 40 ${end + 3} 62` : arc(at(j), end) })]))));
+    const strong = now.attention[which[0]];
+    line.replaceChildren(...[...text].map((character, j) => s("text", { x: at(j).toFixed(1), y: 80, "text-anchor": "middle", class: `attn-x-flow-letter${which.length === 1 && strong[j] > 0.3 ? " attn-x-flow-seen" : ""}` }, sign(character))));
+  }
   function draw() {
-    const result = numbers.now();
-    if (!result.weights) return;
-    const { tokens: shown, at, top, lens: steps, parts, weights } = result;
-    sentence(result);
-    head.replaceChildren(h("tr", {}, ...["writes into the stream", "on", `towards “${clean(top[0][0])}”`].map((title) => h("th", { scope: "col" }, title))));
-    const most = Math.max(1, ...parts.map(Math.abs));
-    bars.forEach(({ part, share, digits }) => {
-      const size = (50 * Math.abs(parts[part])) / most, bar = share.firstChild;
-      bar.style.width = `${size}%`;
-      bar.style.left = parts[part] < 0 ? `${50 - size}%` : "50%";
-      bar.className = parts[part] < 0 ? "attn-x-less" : "";
-      const rounded = Math.abs(parts[part]).toFixed(1);
-      digits.textContent = rounded === "0.0" ? rounded : `${parts[part] < 0 ? "−" : "+"}${rounded}`;
+    const found = compute({ before: now.before, after: now.after }), [, from, to] = found.steps.at(-1), wanted = alphabet[found.answer], got = found.steps.at(-1)[0];
+    if (off.length === 1) tried.set(off[0], Math.max(0, from - to));
+    shown = head;
+    drawArcs();
+    put(box, { x: (at(text.length) - 4).toFixed(1), class: got === found.answer ? "attn-x-flow-right" : "attn-x-flow-wrong" }, []);
+    put(answer, { x: (at(text.length) + 5).toFixed(1) }, []);
+    answer.textContent = visible(alphabet[got]);
+    flow.setAttribute("d", `M${at(text.length - 1).toFixed(1)} 88V94H${STREAM}V${LOW - 6}`);
+    column.textContent = `chance of “${visible(wanted)}”`;
+    rows.forEach(({ was, is, guess }, n) => {
+      const [letter, a, b] = found.steps[n];
+      was.setAttribute("width", (60 * a).toFixed(1));
+      is.setAttribute("width", (60 * b).toFixed(1));
+      guess.textContent = visible(alphabet[letter]);
     });
-    next.forEach(({ word, share }, i) => { word.textContent = clean(top[i][0]); share.set(top[i][1], top[i][1].toFixed(2)); });
-    lens.textContent = `Read off the stream too early: after the embedding “${clean(steps[0][0])}” ${steps[0][1].toFixed(2)}, after layer 1 “${clean(steps[1][0])}” ${steps[1][1].toFixed(2)}, after layer 2 “${clean(steps[2][0])}” ${steps[2][1].toFixed(2)}.`;
-    const chosen = model.get("head");
-    looked.textContent = `“${shown[at]}” looks, ${name(chosen)}${model.get("off").includes(chosen) ? " (switched off: what it finds is not written)" : ""}. Numbers below the tokens are its weights.`;
-    map.replaceChildren(h("caption", {}, `All weights of ${name(chosen)}: a row asks, a column answers`), h("tbody", {}, ...weights[chosen].map((row, i) => h("tr", {},
-      h("th", { scope: "row" }, shown[i]), ...row.map((weight, j) => h("td", { style: `--share: ${(100 * weight).toFixed(1)}%`, title: j <= i ? `${shown[i]} → ${shown[j]}: ${weight.toFixed(2)}` : "later" }, j <= i ? "" : "·"))))));
-    voice.say(`After “${shown[at]}” comes “${clean(top[0][0])}” with ${top[0][1].toFixed(2)}.`);
+    cells.forEach(({ node: cell, marks, lost }, i) => {
+      const step = 28 / text.length;
+      marks.setAttribute("d", now.attention[i].map((weight, j) => (weight < 0.02 ? "" : `M${(2 + (j + 0.5) * step).toFixed(1)} 24v${(-21 * weight).toFixed(1)}`)).join(""));
+      lost.setAttribute("fill-opacity", (0.6 * (tried.get(i) ?? 0)).toFixed(2));
+      put(cell, { tabindex: i === head ? 0 : -1, "aria-pressed": String(off.includes(i)), "aria-label": `${name(i)}, ${off.includes(i) ? "off" : "on"}${tried.has(i) ? `, takes ${chance(tried.get(i))} of the chance` : ""}` }, []);
+      cell.classList.toggle("attn-x-flow-chosen", i === head);
+      cell.classList.toggle("attn-x-flow-off", off.includes(i));
+    });
+    last.replaceChildren(s("text", { x: 4, y: LOW + 10 }, off.length ? "next character: outline with all heads, filled without" : "next character"), ...found.next.flatMap(([i, a, b], n) => {
+      const x = 12 + 74 * n, tall = (share) => (60 * share).toFixed(1), top = (share) => (LOW + 92 - 60 * share).toFixed(1);
+      return [s("rect", { x, y: top(b), width: 30, height: tall(b), class: i === got && got !== found.answer ? "attn-x-minus" : "attn-x-plus" }), s("rect", { x, y: top(a), width: 30, height: tall(a), class: "attn-x-flow-was" }),
+        s("text", { x: x + 15, y: LOW + 110, "text-anchor": "middle", class: "attn-x-flow-letter" }, visible(alphabet[i])), s("text", { x: x + 34, y: LOW + 92 }, chance(b))];
+    }));
+    big.replaceChildren(off.length ? `${chance(from)} → ${chance(to)}` : chance(from));
+    under.textContent = `chance of “${visible(wanted)}”${off.length === 0 ? " with all heads" : off.length === 1 ? ` without ${name(off[0])}` : ` without ${off.length} heads`}`;
+    flip.textContent = off.includes(head) ? "Switch it on" : "Switch it off";
+    which.textContent = `Chosen: ${name(head)}`;
+    voice.say(`${name(head)}: ${off.includes(head) ? "off" : "on"}. ${off.length ? `Without ${off.length === 1 ? name(off[0]) : `${off.length} heads`} ` : ""}“${visible(alphabet[got])}” comes next; chance of “${visible(wanted)}” ${chance(to)}.`);
   }
-  const change = (values) => {
-    if ("head" in values) { model.set("head", values.head); return draw(); }
-    return numbers.change(values, draw);
-  };
-  frame(el, {
-    large: false,
-    question: "Which heads does the next word need?",
-    picture: [
-      h("div", { class: "attn-x-choice" }, h("label", { for: id }, "Type"), box),
-      h("div", { class: "attn-x-top", style: "margin-top: .4rem" }, examples),
-      looked, tokens, hint,
-      h("table", { class: "attn-x-table" }, header("next word", "chance"), h("tbody", {}, ...next.map(({ node }) => node))),
-      lens, voice.node],
-    controls: [
-      h("table", { class: "attn-x-table" }, head, h("tbody", {}, ...lines)),
-      h("div", { class: "attn-x-top", style: "margin-top: .5rem" }, button("All heads on", () => {
-        el.querySelectorAll("input[type=checkbox]").forEach((one) => { one.checked = true; });
-        change({ off: [] });
-      }))],
-    more: [
-      fold("The whole map of the chosen head", wide("All weights of the chosen head", map)),
-      fold(`The ${model.get("words").length - 4} words that it knows`, h("p", { class: "attn-x-note" }, model.get("words").slice(4).join(" "), ". Other words are read as unknown, and only the last ", String(most), " count."))],
+
+  async function go() {
+    const mine = ++turn;
+    // what the page has brought needs no weights
+    if (text === opening.text && (off.length === 0 || String(off) === String(opening.off))) {
+      now = { ...opening.now, after: off.length ? opening.now.after : opening.now.before };
+      problem.textContent = "";
+      return draw();
+    }
+    try {
+      if (ask === null && !model.get("kernel")) problem.textContent = "Loading the model, 2.4 MB …";
+      ask ??= asking(model, ["text", "off"]);
+      const found = await ask({ text, off });
+      if (mine !== turn) return;
+      problem.textContent = "";
+      now = found;
+      draw();
+    } catch (error) {
+      problem.textContent = `The model could not be loaded (${error.message}).`;
+    }
+  }
+  const choose = (i) => { head = i; draw(); };
+  const toggle = (i) => { head = i; off = off.includes(i) ? off.filter((other) => other !== i) : [...off, i].sort((a, b) => a - b); go(); };
+  const read = (value, needed) => { text = value; off = []; tried.clear(); if (needed !== undefined) { head = needed; off = [needed]; } go(); };
+
+  const big = h("b"), which = h("p", { class: "attn-x-note" }), under = h("span"), problem = h("p", { class: "attn-x-note", role: "status" }), flip = button("", () => toggle(head)), left = h("p", { class: "attn-x-note", role: "status" });
+  const play = player("Send the line through", 5, (share) => {
+    const stage = share < 1 ? Math.floor(share * (layers + 2)) : layers + 2;
+    rows.forEach(({ node: row }, n) => row.classList.toggle("attn-x-flow-later", n > stage));
+    cells.forEach(({ node: cell }, i) => cell.classList.toggle("attn-x-flow-later", Math.floor(i / heads) + 1 > stage));
+    last.classList.toggle("attn-x-flow-later", stage <= layers);
+    if (stage > layers) drawArcs([head]); else drawArcs(stage === 0 ? [] : Array.from({ length: heads }, (_, i) => (stage - 1) * heads + i));
   });
-  numbers.watch(draw);
+  const id = unique("line"), own = h("input", { type: "text", id, maxlength: model.get("most"), spellcheck: "false", autocapitalize: "off", oninput: () => {
+    const known = [...own.value].filter((character) => alphabet.includes(character)).join("");
+    left.textContent = known === own.value ? "" : "The model knows letters, spaces and - , . ; : ! ? ' & $ 3; others are left out.";
+    if (known) read(known);
+  } });
+  frame(el, {
+    question: "Which heads does the next character need?",
+    picture: [node],
+    controls: [
+      h("p", { class: "attn-x-big", style: "margin-top: 0" }, big, under),
+      which, h("div", { class: "attn-x-top" }, flip, button("All heads on", () => { off = []; go(); }), play),
+      problem,
+      choice({ label: "Line", value: 0, options: lines.map(([one], i) => [i, one.replace("\n", " ↵ ")]), oninput: (i) => read(...lines[i]) }),
+      voice.node],
+    more: [fold("More",
+      h("div", { class: "attn-x-choice" }, h("label", { for: id }, `Your own line, at most ${model.get("most")} characters`), own), left,
+      h("p", { class: "attn-x-note" }, "The drawing in a square shows the head's weights over the line, as arcs do above. FF: feed-forward part. The bars at the right read off the residual stream what the model would expect if it ended there. A square turns red when you have tried the line without its head: the redder, the more of the chance is lost."))],
+  });
   draw();
 }
 export default { render };

@@ -14,25 +14,6 @@ export function compute({ logits, temperature, top_p }) {
   return { chances: powers.map((power, i) => (kept.has(i) ? power / rest : 0)) };
 }
 
-// The worker loads the weights from beside this module when it is first asked.
-function inWorker() {
-  const beside = (name) => new URL(name + new URL(import.meta.url).search, import.meta.url).href;
-  const worker = new Worker(beside("llama_worker.js"), { type: "module" });
-  return (text, at) => new Promise((resolve, reject) => {
-    worker.onmessage = ({ data }) => (data.problem ? reject(new Error(data.problem)) : resolve(data));
-    worker.onerror = (event) => reject(new Error(event.message ?? "the model could not be loaded"));
-    worker.postMessage({ address: beside("shakespeare.safetensors"), text, at });
-  });
-}
-const inKernel = (model) => (text, at) => new Promise((resolve) => {
-  if (model.get("text") === text && model.get("at") === at) return resolve(model.get("result"));
-  const done = () => { model.off("change:result", done); resolve(model.get("result")); };
-  model.on("change:result", done);
-  model.set("text", text);
-  model.set("at", at);
-  model.save_changes();
-});
-
 const SHOWN = 6, HEADS = 6, MOST = 600, PACE = 45;
 const visible = (character) => ({ "\n": "↵", " ": "␣" })[character] ?? character;
 
@@ -78,12 +59,12 @@ function render({ model, el }) {
   // One question at a time; an answer to an older one is dropped.
   async function go() {
     const mine = ++turn;
-    ask ??= model.get("kernel") ? inKernel(model) : inWorker();
+    ask ??= asking(model, ["text", "at"]);
     if (text.length - start > context) start = text.length - context / 2;
     if (at < start) at = text.length - 1;
     try {
       if (now.computed === undefined && !model.get("kernel")) problem.textContent = "Loading the model, 2.4 MB …";
-      const found = await ask(text.slice(start), at - start);
+      const found = await ask({ text: text.slice(start), at: at - start });
       if (mine !== turn) return null;
       problem.textContent = "";
       now = found;

@@ -40,7 +40,8 @@ def compute(*, logits: list[float], temperature: float, top_p: float) -> dict[st
 
 
 @cache
-def _model() -> tuple[LanguageModel, Characters]:
+def language_model() -> tuple[LanguageModel, Characters]:
+    """The model that the page runs, read once."""
     return load_language_model()
 
 
@@ -59,7 +60,7 @@ def read(*, text: str, at: int) -> dict[str, Any]:
     Raises:
         ValueError: If there is no such character or position.
     """
-    model, characters = _model()
+    model, characters = language_model()
     if not -1 <= at < len(text) <= CONTEXT:
         raise ValueError(
             f"text, at: expected up to {CONTEXT} and a position, got {len(text)}, {at}"
@@ -80,7 +81,7 @@ def read(*, text: str, at: int) -> dict[str, Any]:
 
 def default_state() -> dict[str, Any]:
     """The state a page starts with: a famous line, read; the weights are not loaded yet."""
-    _, characters = _model()
+    _, characters = language_model()
     return {
         "kernel": False,
         "alphabet": characters.alphabet,

@@ -1,5 +1,6 @@
 """Explorers in Chromium: keyboard, mouse, finger, both themes, a phone."""
 
+import base64
 import re
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from attn_course import explorers
+from attn_course.explorers import transformer_flow
 
 pytestmark = pytest.mark.browser
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
@@ -426,33 +428,34 @@ def test_the_default_hop_fails_and_a_second_one_answers(opened: Any) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, PHONE])
-def test_a_typed_sentence_flows_and_heads_are_switched_off(opened: Any, options: Any) -> None:
+def test_heads_are_switched_off_in_the_model_itself(opened: Any, options: Any) -> None:
     page, figure = opened("transformer_flow", **options)
-    figure.get_by_role("textbox", name="Type").fill("the dog sees tom")
-    tokens = figure.get_by_role("group", name="Tokens").get_by_role("button")
-    page.wait_for_timeout(200)
-    assert [tokens.nth(i).locator("span").inner_text() for i in range(5)] == [
-        *("start", "the", "dog", "sees", "tom")
-    ]
-    assert tokens.last.get_attribute("aria-pressed") == "true"
-    voice = figure.locator("[aria-live]")
-    page.wait_for_timeout(300)
-    said = voice.inner_text()
-    assert "After “tom”" in said
-    for head in range(1, 5):
-        figure.get_by_role("checkbox", name=f"layer 1, head {head} is on").uncheck()
-    page.wait_for_timeout(400)
-    assert voice.inner_text() != said
+    heads, chance = figure.locator(".attn-x-flow-head"), figure.locator(".attn-x-big b")
+    assert heads.count() == 36
+    assert chance.inner_text() == "1.00 → 0.06"
     figure.get_by_role("button", name="All heads on").click()
-    page.wait_for_timeout(400)
-    assert voice.inner_text() == said
-    tokens.nth(2).focus()
+    assert chance.inner_text() == "1.00"
+    arcs = figure.locator(".attn-x-flow-arc")
+    before = [arcs.nth(i).get_attribute("d") for i in range(arcs.count())]
+    heads.nth(13).click()  # its arcs first, then the answer without it
+    assert before != [arcs.nth(i).get_attribute("d") for i in range(arcs.count())]
+    assert chance.inner_text() == "1.00"
+    heads.nth(13).click()
+    page.wait_for_function("document.querySelector('.attn-x-big b').textContent.includes('→')")
+    ours = transformer_flow.read(text=transformer_flow.LINES[0][0], off=[13])
+    found = transformer_flow.compute(before=ours["before"], after=ours["after"])
+    shares = [float(share) for share in chance.inner_text().split(" → ")]
+    assert shares == pytest.approx(found["steps"][-1][1:], abs=0.006)
+    heads.nth(13).focus()
+    page.keyboard.press("ArrowDown")
+    assert heads.nth(19).evaluate("node => node === document.activeElement")
     page.keyboard.press("Enter")
-    page.wait_for_timeout(300)
-    assert "After “dog”" in voice.inner_text()
-    assert tokens.nth(2).evaluate("node => node === document.activeElement")
-    figure.get_by_role("radio", name="layer 2, head 4").check()
-    assert "layer 2, head 4" in figure.inner_text()
+    page.wait_for_function("document.querySelector('.attn-x-big').textContent.includes('2 heads')")
+    assert heads.nth(19).get_attribute("aria-pressed") == "true"
+    figure.get_by_text("More", exact=True).click()
+    figure.get_by_role("textbox").fill("KING ÄRICHARD")
+    page.wait_for_function("document.querySelectorAll('[aria-pressed=true]').length === 0")
+    assert "left out" in figure.inner_text()
 
 
 def test_the_model_writes_in_the_page(opened: Any) -> None:
@@ -496,6 +499,7 @@ def test_the_decoding_tree_answers_to_the_keyboard(opened: Any) -> None:
     page.wait_for_function(
         "document.querySelector('.attn-x-said').textContent === 'Written: she walks'"
     )
+    figure.get_by_text("More", exact=True).click()
     figure.get_by_role("slider", name="Length term").focus()
     for _ in range(5):
         page.keyboard.press("ArrowRight")
@@ -511,7 +515,10 @@ def test_the_decoding_tree_answers_to_the_keyboard(opened: Any) -> None:
     )
 
 
-STILLS = ("growing_up", "hard_attention", "kv_cache", "rope_distances")
+STILLS = (
+    *("decoding_tree", "growing_up", "hard_attention", "kv_cache", "memory_trace", "paged_cache"),
+    *("patch_attention", "rope_distances", "transformer_flow"),
+)
 CALM = {"reduced_motion": "reduce"}
 # The opening picture without what only a script could answer to.
 STILL = """node => {
@@ -520,6 +527,10 @@ STILL = """node => {
   for (const grip of copy.querySelectorAll('.attn-x-grip'))
     for (const { name } of [...grip.attributes])
       if (name !== 'transform') grip.removeAttribute(name);
+  for (const title of copy.querySelectorAll('title')) title.remove();
+  for (const one of copy.querySelectorAll('[tabindex], [role=group]'))
+    for (const { name } of [...one.attributes])
+      if (/^(tabindex|role|aria-)/.test(name)) one.removeAttribute(name);
   const question = node.querySelector('.attn-x-question').outerHTML;
   return `<div class="attn-x">${question}${copy.innerHTML}</div>\\n`;
 }"""
@@ -699,3 +710,89 @@ def test_the_cloud_shrinks_with_draws_and_with_a_baseline(opened: Any) -> None:
     figure.get_by_text("More", exact=True).click()
     figure.get_by_role("button", name="Reset").click()
     assert width() == pytest.approx(wide)
+
+
+def test_a_kernel_runs_and_larger_tiles_travel_less(opened: Any) -> None:
+    page, figure = opened("memory_trace", **CALM)
+    ratio = figure.locator(".attn-x-big b")
+    assert ratio.inner_text() == "2.0×"  # most of it done
+    figure.get_by_role("button", name="Run the kernel").click()
+    page.wait_for_function("document.querySelector('.attn-x-big b').textContent === '3.0×'")
+    assert figure.get_by_text("a · read 4×").is_visible()
+    figure.get_by_role("combobox", name="Kernel").select_option("matrix product, tiles of 4")
+    page.wait_for_function("document.querySelector('.attn-x-big b').textContent === '1.7×'")
+    assert figure.get_by_text("a · read 2×").is_visible()
+    figure.get_by_role("slider", name="Access").fill("1")
+    page.wait_for_function("document.querySelectorAll('.attn-x-trace-now').length === 16")
+    said = "document.querySelector('[aria-live]').textContent === 'Program 0 reads 16 of a.'"
+    page.wait_for_function(said)
+
+
+@pytest.mark.parametrize("options", [CALM, PHONE])
+def test_attention_follows_a_pattern_that_is_dragged(opened: Any, options: Any) -> None:
+    page, figure = opened("patch_attention", **options)
+    links, fixed = (figure.locator("svg > g").nth(i).locator(".attn-x-patch-link") for i in (0, 1))
+    grip = figure.get_by_role("application").first
+    show(page, figure.locator("svg"))
+    before, still = links.get_attribute("d"), fixed.get_attribute("d")
+    x, y = centre(grip.locator(".attn-x-patch-grip"))
+    high, place = grip.locator(".attn-x-patch-grip").bounding_box()["height"], scrolled(page)
+    if "has_touch" in options:
+        Finger(page).drag((x, y), (x, y - 2 * high))
+    else:
+        page.mouse.move(x, y)
+        page.mouse.down()
+        page.mouse.move(x, y - 2 * high, steps=4)
+        page.mouse.up()
+    page.wait_for_timeout(100)
+    assert scrolled(page) == place
+    assert links.get_attribute("d") != before
+    assert fixed.get_attribute("d") == still
+    grip.focus()
+    for key in ("ArrowDown", "ArrowDown"):
+        page.keyboard.press(key)
+    page.wait_for_timeout(100)
+    assert links.get_attribute("d") == before
+    figure.get_by_text("More", exact=True).click()
+    figure.get_by_role("button", name="Clear").click()
+    figure.get_by_role("button", name="Paint").click()
+    grip.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press(" ")
+    page.wait_for_timeout(100)
+    assert figure.locator(".attn-x-patch-dark").first.get_attribute("d").count("M") == 1
+
+
+def test_a_picture_of_the_reader_s_own_becomes_patches(opened: Any) -> None:
+    page, figure = opened("patch_attention")
+    figure.get_by_text("More", exact=True).click()
+    half = """() => {
+      const canvas = document.createElement('canvas'), pen = canvas.getContext('2d');
+      canvas.width = 64; canvas.height = 40; pen.fillStyle = '#fff'; pen.fillRect(0, 0, 64, 40);
+      pen.fillStyle = '#000'; pen.fillRect(0, 0, 32, 40); return canvas.toDataURL(); }"""
+    picture = base64.b64decode(page.evaluate(half).split(",")[1])
+    figure.locator("input[type=file]").set_input_files(
+        {"name": "half.png", "mimeType": "image/png", "buffer": picture}
+    )
+    page.wait_for_timeout(400)
+    for kind in ("dark", "light"):
+        pixels = figure.locator(f".attn-x-patch-{kind}").first.get_attribute("d")
+        assert pixels.count("M") == 128
+
+
+def test_pages_let_more_texts_run_than_reserved_memory(opened: Any) -> None:
+    page, figure = opened("paged_cache", **CALM)
+    titles = figure.locator(".attn-x-page-name")
+    assert titles.all_text_contents() == ["reserved: 2 texts", "pages of 4: 4 texts"]
+    time = figure.get_by_role("slider", name="step")
+    time.focus()
+    page.keyboard.press("Home")
+    page.wait_for_timeout(100)
+    assert titles.all_text_contents() == ["reserved: 2 texts", "pages of 4: 2 texts"]
+    assert figure.locator(".attn-x-page-lost").count() == 0
+    figure.get_by_role("combobox", name="Slots of a page").select_option("2")
+    figure.get_by_role("button", name="Run").click()
+    page.wait_for_timeout(200)
+    assert time.get_attribute("aria-valuenow") == "48"
+    assert titles.all_text_contents() == ["reserved: 0 texts", "pages of 2: 0 texts"]
+    assert figure.locator(".attn-x-big b").inner_text() == "8 : 8"

@@ -17,7 +17,6 @@ from attn_course.explorers import (
     bottleneck,
     memory_hops,
     patch_attention,
-    transformer_flow,
 )
 from attn_course.explorers.gradient_reach import GradientReach
 from attn_course.explorers.hard_attention import HardAttention
@@ -202,7 +201,6 @@ ABOUT = {"seed", "commit", "date", "machine"}
     (bottleneck, gzip.compress, 60_000, ABOUT | {"steps", "task"}),
     (memory_hops, gzip.compress, 40_000, ABOUT | {"steps", "task", "loss"}),
     (patch_attention, bytes, 150_000, {"right"}),
-    (transformer_flow, bytes, 200_000, ABOUT | {"steps", "task", "loss"}),
 ])  # fmt: skip
 def test_weights_are_small_and_say_where_they_come_from(module, pack, most, named):
     content = module.WEIGHTS.read_bytes()
@@ -218,7 +216,6 @@ STATES: dict[Any, dict[str, Any]] = {
     alignment_map: {"task": "translation", "text": "the dog"}, bottleneck: {"text": "a"},
     memory_hops: TOLD | {"thing": memory_hops.STORIES["the milk and John"][0], "hops": 2},
     patch_attention: {"pixels": [0] * 256, "asking": 0, "entry": 0},
-    transformer_flow: {"text": "the dog", "off": [], "at": -1},
 }  # fmt: skip
 
 
@@ -236,15 +233,13 @@ STATES: dict[Any, dict[str, Any]] = {
     (patch_attention, {"pixels": [0, 0, 0]}, "pixels: expected 256, got 3"),
     (patch_attention, {"asking": 16}, "asking: expected 0 to 15, got 16"),
     (patch_attention, {"entry": 9}, "entry: expected 0 to 8, got 9"),
-    (transformer_flow, {"off": [8]}, "off: expected heads 0 to 7"),
-    (transformer_flow, {"at": -2}, "at: expected -1 or a position"),
 ])  # fmt: skip
 def test_bad_states_are_refused(module: Any, change: dict[str, Any], message: str) -> None:
     refused(message, module.compute, **STATES[module] | change)
 
 
 @pytest.mark.parametrize(("module", "sizes"), [
-    (bottleneck, ()), (memory_hops, (1,)), (patch_attention, ()), (transformer_flow, (47,)),
+    (bottleneck, ()), (memory_hops, (1,)), (patch_attention, ()),
 ])  # fmt: skip
 def test_weights_of_another_size_are_refused(module: Any, sizes: tuple[int, ...]) -> None:
     message = "encoded: expected" if module is patch_attention else r"expected \d+ numbers, got 3"

@@ -1,69 +1,63 @@
-"""The model in the explorer's file does what its page says, and its numbers add up."""
-
-import json
-import random
-from typing import Any
+"""The explorer's numbers are the shipped model's, and its lines need the heads that it names."""
 
 import pytest
 import torch
 
-from attn_course.explorers import transformer_flow
-from attn_course.explorers.transformer_flow import HEADS, LAYERS, compute
+from attn_course.data import load_language_model
+from attn_course.explorers.transformer_flow import LINES, compute, read
+from attn_course.nn import patched, without_heads
+from tests.explorers.test_writer import node
 
 
-def saved() -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(transformer_flow.WEIGHTS.read_text(encoding="utf-8"))
-    return content
+@pytest.mark.parametrize(("text", "head"), LINES)
+def test_a_line_needs_its_head(text: str, head: int) -> None:
+    found = read(text=text, off=[head])
+    whole, without = compute(before=found["before"], after=found["after"])["steps"][-1][1:]
+    assert whole > 0.95
+    assert without < 0.6
+    model, characters = load_language_model()
+    ids = characters.encode(text)[None]
+    name = f"blocks.{head // 6}.attention.heads"
+    with torch.no_grad(), patched(model, name, without_heads(head % 6)):
+        expected = model(ids)[0, -1]
+    torch.testing.assert_close(torch.tensor(found["after"][-1]), expected, atol=6e-4, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        ("anna has a red ball . tom likes the red", "ball"),
-        ("mia and ben went to the park . mia gave a cake to", "ben"),
-        ("tom and lily went to the shop . lily gave a key to", "tom"),
-    ],
-)
-def test_it_completes_what_can_be_known(text: str, word: str) -> None:
-    top = compute(text=text, off=[], at=-1)["top"]
-    assert top[0][0] == word
-    assert top[0][1] > 0.5
+def test_weights_sum_to_one() -> None:
+    weights = torch.tensor(read(text="O Romeo, Rom", off=[])["attention"])
+    assert weights.shape == (36, 12)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(36), atol=6e-3, rtol=0)
 
 
-def test_it_repeats_random_words_that_were_told_once() -> None:
-    draw, right = random.Random(3), 0
-    for _ in range(40):
-        told = draw.sample(saved()["words"], 6)
-        text = " ".join([*told, *told[:4]])
-        right += compute(text=text, off=[], at=-1)["top"][0][0] == told[4]
-    assert right >= 28  # a guess gives one
+@pytest.mark.parametrize(("change", "message"), [
+    ({"text": ""}, "text: expected 1 to 40"), ({"text": "a" * 41}, "text: expected 1 to 40"),
+    ({"off": [36]}, "off: expected heads 0 to 35"),
+])  # fmt: skip
+def test_bad_lines_are_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read(**{"text": "a", "off": []} | change)
+    with pytest.raises(ValueError, match="after: expected shape"):
+        compute(before=[[0.0, 1.0]], after=[[0.0]])
 
 
-def test_its_best_induction_head_is_one() -> None:
-    scores = saved()["induction"]
-    assert len(scores) == LAYERS * HEADS
-    assert max(scores[HEADS:]) > 0.3 > max(scores[:HEADS])
+CALL = """(text) => {
+  const { logits, attention } = model.without(text, [29]);
+  const { logits: all } = model.without(text, []);
+  return { logits: [...logits, ...all].flat(), attention };
+}"""
 
 
-def test_weights_sum_to_one_and_shares_to_the_logit() -> None:
-    result = compute(text=transformer_flow.EXAMPLES[0], off=[2], at=-1)
-    weights = torch.tensor(result["weights"])
-    torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
-    assert len(result["parts"]) == 1 + LAYERS * (HEADS + 1)
-    assert result["parts"][1 + 2] == 0
-    assert result["lens"][-1] == [result["top"][0][0], pytest.approx(result["top"][0][1])]
-
-
-def test_a_head_that_is_off_changes_the_answer_and_not_its_own_weights() -> None:
-    text = transformer_flow.EXAMPLES[0]
-    whole = compute(text=text, off=[], at=-1)
-    without = compute(text=text, off=list(range(HEADS, 2 * HEADS)), at=-1)
-    assert without["top"][0][1] != whole["top"][0][1]
-    assert without["weights"] == whole["weights"]
-
-
-def test_unknown_words_are_marked_and_long_texts_are_cut() -> None:
-    result = compute(text="the zebra " * 20, off=[], at=-1)
-    assert len(result["tokens"]) == transformer_flow.MOST + 1
-    assert result["known"][:3] == [True, True, False]
-    assert compute(text="", off=[], at=-1)["tokens"] == ["start"]
+def test_the_worker_switches_the_heads_off_that_the_package_switches_off(tmp_path) -> None:
+    text = LINES[0][0]
+    [found], ours = node(tmp_path, CALL, [text]), read(text=text, off=[29])
+    expected = torch.tensor([*ours["after"], *ours["before"]])
+    torch.testing.assert_close(
+        torch.tensor(found["logits"]).view_as(expected), expected, atol=2e-3, rtol=0
+    )
+    expected = torch.tensor(ours["attention"])
+    # the layers below the head do not know of it
+    torch.testing.assert_close(
+        torch.tensor(found["attention"])[:30], expected[:30], atol=2e-3, rtol=0
+    )
+    [fault] = node(tmp_path, CALL.replace("[29]", "[28]"), [text])
+    assert (torch.tensor(fault["logits"]) - torch.tensor(found["logits"])).abs().max() > 0.1

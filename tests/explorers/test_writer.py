@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +18,37 @@ import { readFileSync } from "node:fs";
 import { Llama } from "./llama_worker.mjs";
 const file = readFileSync("shakespeare.safetensors");
 const model = new Llama(file.buffer.slice(file.byteOffset, file.byteOffset + file.byteLength));
-console.log(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map((text) => {
+console.log(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map(CALL)));
+"""
+CALL = """(text) => {
   const { logits, attention, computed } = model.read(text);
   const heads = attention.at(-1).map((head) => [...head]);
   return { logits: [...logits.at(-1)], attention: heads, computed };
-})));
-"""
+}"""
 
 
-def worker(folder: Path, old: str = "", new: str = "") -> list[dict[str, Any]]:
-    """What the worker finds for each text, one after the other with one cache."""
+def node(
+    folder: Path, call: str, texts: Sequence[str], old: str = "", new: str = ""
+) -> list[dict[str, Any]]:
+    """What a JavaScript function of the worker's ``model`` gives for each text."""
     for name, content in _source.assets().items():
         (folder / name.replace(".js", ".mjs")).write_bytes(content)
     module = folder / "llama_worker.mjs"
     source = module.read_text(encoding="utf-8")
     assert old in source
     module.write_text(source.replace(old, new), encoding="utf-8")
-    (folder / "run.mjs").write_text(RUNNER, encoding="utf-8")
+    (folder / "run.mjs").write_text(RUNNER.replace("CALL", call), encoding="utf-8")
     done = subprocess.run(
-        [find_node(), "run.mjs"], input=json.dumps(TEXTS), cwd=folder,
+        [find_node(), "run.mjs"], input=json.dumps(texts), cwd=folder,
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
+
+
+def worker(folder: Path, old: str = "", new: str = "") -> list[dict[str, Any]]:
+    """What the worker finds for each text, one after the other with one cache."""
+    return node(folder, CALL, TEXTS, old, new)
 
 
 def largest_error(found: list[dict[str, Any]]) -> float:
