@@ -188,10 +188,16 @@ function asking(model, names) {
   });
   const beside = (name) => new URL(name + new URL(import.meta.url).search, import.meta.url).href;
   const worker = new Worker(beside("llama_worker.js"), { type: "module" });
+  let count = 0;
   return (question) => new Promise((resolve, reject) => {
-    worker.onmessage = ({ data }) => (data.problem ? reject(new Error(data.problem)) : resolve(data));
+    const id = ++count;
+    worker.addEventListener("message", function hear({ data }) {
+      if (data.id !== id) return;
+      worker.removeEventListener("message", hear);
+      if (data.problem) reject(new Error(data.problem)); else resolve(data);
+    });
     worker.onerror = (event) => reject(new Error(event.message ?? "the model could not be loaded"));
-    worker.postMessage({ address: beside("shakespeare.safetensors"), ...question });
+    worker.postMessage({ id, address: beside("shakespeare.safetensors"), ...question });
   });
 }
 

@@ -78,7 +78,7 @@ function render({ model, el }) {
   const numbers = results(model, compute, ["chances", "longest", "beam", "alpha", "p", "draws"]), voice = announcer();
   const names = model.get("words"), longest = model.get("longest"), key = (words) => words.join(" ");
   const spell = (words) => words.filter((word) => word !== END).map((word) => names[word]).join(" ");
-  const change = (values) => numbers.change(values, draw), rows = h("tbody"), said = h("p", { class: "attn-x-said" }), big = h("b");
+  const change = (values) => { reach = longest; numbers.change(values, draw); }, rows = h("tbody"), said = h("p", { class: "attn-x-said" }), big = h("b");
   let drawing = false, reach = longest;
   const bands = grow(model.get("chances"), longest).map(({ words, chance, y }) => {
     const end = words.at(-1) === END, x = 4 + (words.length - 1) * COLUMN, high = Math.max(0.6, chance * TALL - 1.5);

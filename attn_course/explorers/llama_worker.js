@@ -120,25 +120,28 @@ export class Llama {
   }
 }
 
-let model = null;
+async function load(address) {
+  const answer = await fetch(address);
+  if (!answer.ok) throw new Error(`${answer.status} for ${address}`);
+  return new Llama(await answer.arrayBuffer());
+}
+
+let loaded = null;
 if (typeof self !== "undefined" && typeof window === "undefined") {
-  self.onmessage = async ({ data: { address, text, at, off } }) => {
+  self.onmessage = async ({ data: { id, address, text, at, off } }) => {
     try {
-      if (model === null) {
-        const answer = await fetch(address);
-        if (!answer.ok) throw new Error(`${answer.status} for ${address}`);
-        model = new Llama(await answer.arrayBuffer());
-      }
+      const model = await (loaded ??= load(address));
       if (off) {
         const { logits: before, attention } = model.without(text, []);
-        self.postMessage({ before, attention, after: off.length ? model.without(text, off).logits : before });
+        self.postMessage({ id, before, attention, after: off.length ? model.without(text, off).logits : before });
         return;
       }
       const started = performance.now(), { logits, attention, computed } = model.read(text);
       const milliseconds = (performance.now() - started) / Math.max(1, computed);
-      self.postMessage({ logits: logits[at], attention: attention[at], milliseconds, computed });
+      self.postMessage({ id, logits: logits[at], attention: attention[at], milliseconds, computed });
     } catch (error) {
-      self.postMessage({ problem: String(error.message ?? error) });
+      loaded = null;
+      self.postMessage({ id, problem: String(error.message ?? error) });
     }
   };
 }

@@ -75,6 +75,7 @@ function render({ model, el }) {
     const found = compute({ before: now.before, after: now.after }), [, from, to] = found.steps.at(-1), wanted = alphabet[found.answer], got = found.steps.at(-1)[0];
     if (off.length === 1) tried.set(off[0], Math.max(0, from - to));
     shown = head;
+    for (const one of node.querySelectorAll(".attn-x-flow-later")) one.classList.remove("attn-x-flow-later");
     drawArcs();
     put(box, { x: (at(text.length) - 4).toFixed(1), class: got === found.answer ? "attn-x-flow-right" : "attn-x-flow-wrong" }, []);
     put(answer, { x: (at(text.length) + 5).toFixed(1) }, []);

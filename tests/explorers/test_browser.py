@@ -452,6 +452,14 @@ def test_heads_are_switched_off_in_the_model_itself(opened: Any, options: Any) -
     page.keyboard.press("Enter")
     page.wait_for_function("document.querySelector('.attn-x-big').textContent.includes('2 heads')")
     assert heads.nth(19).get_attribute("aria-pressed") == "true"
+    figure.get_by_role("button", name="All heads on").click()
+    for head in (13, 13, 18, 18):  # two questions at once: only the last answer is drawn
+        heads.nth(head).dispatch_event("click")
+    page.wait_for_function("document.querySelector('.attn-x-big').textContent.includes('2 heads')")
+    ours = transformer_flow.read(text=transformer_flow.LINES[0][0], off=[13, 18])
+    found = transformer_flow.compute(before=ours["before"], after=ours["after"])
+    shares = [float(share) for share in chance.inner_text().split(" → ")]
+    assert shares == pytest.approx(found["steps"][-1][1:], abs=0.006)
     figure.get_by_text("More", exact=True).click()
     figure.get_by_role("textbox").fill("KING ÄRICHARD")
     page.wait_for_function("document.querySelectorAll('[aria-pressed=true]').length === 0")
