@@ -17,7 +17,7 @@ from attn_course.explorers._result import follow, plain
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.nn import MemoryNetwork
 
-HEIGHT, HEIGHT_NARROW = 434, 779
+HEIGHT, HEIGHT_NARROW = 421, 547
 WEIGHTS = Path(__file__).with_name("memory_hops_weights.json")
 EMBED, MOST, HOPS = 20, 8, (1, 2, 3)
 INPUTS = ("sentences", "told", "thing", "hops")
@@ -180,7 +180,7 @@ def default_state() -> dict[str, Any]:
         "sentences": list(sentences),
         "told": [True] * len(sentences),
         "thing": thing,
-        "hops": 1,
+        "hops": 2,
         "stories": [[name, thing, list(story)] for name, (thing, story) in STORIES.items()],
         "things": list(OBJECTS),
         "places": list(PLACES),
