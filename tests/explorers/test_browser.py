@@ -575,12 +575,7 @@ def test_the_decoding_tree_answers_to_the_keyboard(opened: Any) -> None:
     )
 
 
-STILLS = (
-    *("alignment_map", "bottleneck", "decoding_tree", "gradient_reach", "growing_up"),
-    *("hard_attention", "hash_buckets", "kv_cache", "local_window", "memory_hops", "memory_trace"),
-    *("paged_cache", "patch_attention", "rope_distances", "softmax_temperature"),
-    *("transformer_flow", "word_sense", "writer"),
-)
+STILLS = [name for name in explorers.NAMES if name != "score_playground"]
 CALM = {"reduced_motion": "reduce"}
 # The opening picture without what only a script could answer to.
 STILL = """node => {
@@ -591,10 +586,13 @@ STILL = """node => {
   for (const svg of copy.querySelectorAll('svg')) svg.setAttribute('role', 'img');
   for (const title of copy.querySelectorAll('svg title')) title.remove();
   for (const grip of copy.querySelectorAll('.attn-x-grip')) strip(grip, /^(?!transform$)/);
-  for (const one of copy.querySelectorAll('[tabindex], [role=group]')) strip(one, /^(tabindex|role|aria-.*)$/);
+  for (const one of copy.querySelectorAll('[tabindex], [role=group]'))
+    strip(one, /^(tabindex|role|aria-.*)$/);
   for (const one of copy.querySelectorAll('input, label')) one.remove();
-  for (const one of copy.querySelectorAll('[data-i]')) strip(one, one.className ? /^(title|data-i)$/ : /^(title|data-i|class)$/);
-  for (const one of copy.querySelectorAll('[style="--share: 0%"]')) strip(one, /^style$/);
+  for (const one of copy.querySelectorAll('[data-i]'))
+    strip(one, one.className ? /^(title|data-i)$/ : /^(title|data-i|class)$/);
+  for (const one of copy.querySelectorAll('[style="--share: 0%"]'))
+    strip(one, /^style$/);
   for (const one of copy.querySelectorAll('button')) {
     const span = document.createElement('span');
     span.style.cssText = one.style.cssText;
