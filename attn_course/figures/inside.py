@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
 from attn_course import viz
-from attn_course.figures._shared import WIDTH, array, every, level
+from attn_course.figures._shared import WIDTH, array, bands, every, level
 
 
 def right_by_layers(one_layer: ArrayLike, two_layers: ArrayLike) -> None:
@@ -326,4 +326,47 @@ def bits_by_lens(bits: ArrayLike) -> None:
         alt=f"Bits per character by the logit lens, after the embedding and each layer: {listed}.",
         caption="The logit lens on the model that writes: bits per character when the stream is "
         f"read off early. Thick: median of {len(found)} draws; thin: single draws.",
+    )
+
+
+def line_break_heads(
+    distances: ArrayLike,
+    weights: Mapping[str, ArrayLike],
+    shuffled: Mapping[str, ArrayLike],
+    shares: Mapping[str, ArrayLike],
+) -> None:
+    """Weight on the last line break by its distance, and how often a line ends there.
+
+    Args:
+        distances: Characters since the line break, the middle of each range.
+        weights: By head, (draws, distances).
+        shuffled: The same with the letters in another order.
+        shares: By what was measured, how often a line ends where a word does, (draws, distances).
+    """
+    with viz.style():
+        fig, axes = viz.subplots(2, 1, size=(WIDTH, 5.4), sharex=True)
+        for number, (name, found) in enumerate(shuffled.items()):
+            axes[0].plot(
+                array(distances), np.median(array(found), 0), "--", color=viz.PALETTE[number],
+                label=f"_{name}",
+            )  # fmt: skip
+        axes[0].set(ylabel="weight on the break", ylim=(-0.03, 1.0))
+        bands(axes[0], distances, {f"head {name}": found for name, found in weights.items()})
+        axes[1].set(ylabel="line ends here", ylim=(-0.03, 1.05))
+        axes[1].set_xlabel("characters since the last line break")
+        bands(axes[1], distances, shares, marks=False, first=2)
+    ends = "; ".join(f"{name} {np.median(array(one)[:, -1]):.2f}" for name, one in shares.items())
+    tops = "; ".join(
+        f"head {name} at most {(middle := np.median(array(one), 0)).max():.2f}, at "
+        f"{array(distances)[int(middle.argmax())]:.0f} characters"
+        for name, one in weights.items()
+    )
+    viz.show(
+        fig,
+        alt=f"Above, the weight on the last line break against its distance: {tops}. Below, the "
+        f"share of line ends rises with the distance. At the largest distance: {ends}.",
+        caption="Two heads measure the length of a line. Above: their weight on the last line "
+        "break; dashed: the letters are shuffled. Below: how often a line ends where a word ends. "
+        f"Lines are medians of {len(array(next(iter(weights.values()))))} draws, bands their "
+        "range.",
     )

@@ -35,6 +35,36 @@ def bits_by_length(lengths: Sequence[int], bits: Mapping[str, ArrayLike]) -> Non
     )
 
 
+def bits_beyond_training(positions: ArrayLike, bits: Mapping[str, ArrayLike], *, to: int) -> None:
+    """Bits per character against the position in a text that is longer than those of training.
+
+    Args:
+        positions: Middle of each range of positions.
+        bits: By the way positions are read, (draws, positions).
+        to: Length of the training texts.
+    """
+    found = {name: array(each) for name, each in bits.items()}
+    middle = {name: np.median(each, 0) for name, each in found.items()}
+    top = 1.05 * max(float(each.max()) for each in found.values())
+    with viz.style():
+        fig, ax = viz.subplots(size=(WIDTH, 3.8))
+        ax.axvline(to, color=viz.PALETTE[4], linewidth=1)
+        ax.set(xlabel="position in the text", ylabel="bits per character", ylim=(0, top))
+        bands(ax, positions, found, marks=False)
+        ax.annotate(f"trained to {to}", (to, 0.2), (4, 0), textcoords="offset points")
+    beyond = array(positions) > to
+    listed = "; ".join(
+        f"{name} {one[~beyond].mean():.2f} and {one[beyond].mean():.2f}"
+        for name, one in middle.items()
+    )
+    viz.show(
+        fig,
+        alt=f"Bits per character up to position {to}, and beyond it: {listed}.",
+        caption="The shipped model on texts four times as long as those of its training: medians "
+        f"and ranges of {len(next(iter(found.values())))} draws of the texts.",
+    )
+
+
 def rope_by_distance(products: ArrayLike) -> None:
     """The product of two vectors of ones, rotated by RoPE, against their distance.
 

@@ -24,4 +24,10 @@ CASES = {
     "right_by_heads_removed": {"right": {"hard": SEEDS[:, ::-1], "easy": 1 - SEEDS / 3}},
     "cost_and_score": {"scores": SEEDS, "costs": SEEDS / 9, "heads": 2},
     "bits_by_lens": {"bits": 5 - SEEDS},
+    "line_break_heads": {
+        "distances": [2, 7, 12],
+        "weights": {"5.3": SEEDS, "6.3": 1 - SEEDS},
+        "shuffled": {"5.3": SEEDS / 2, "6.3": 0.8 - SEEDS / 2},
+        "shares": {"the text": SEEDS, "the model": SEEDS / 1.2, "without 5.3": SEEDS / 2},
+    },
 }
