@@ -9,7 +9,7 @@ import pytest
 
 from attn_course.data import load_language_model
 from attn_course.explorers import _source, writer
-from tests.explorers.conftest import find_node
+from tests.explorers.conftest import Opened, find_node
 
 TEXTS = ("ROMEO:\nBut soft, what light", "ROMEO:\nBut soft", "K", "KING RICHARD III:\n" * 9)
 RUNNER = """
@@ -23,6 +23,17 @@ console.log(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map((text) => {
   return { logits: [...logits.at(-1)], attention: heads, computed };
 })));
 """
+
+IN_BROWSER = """async (texts) => {
+  const worker = new Worker("/llama_worker.js", { type: "module" }), found = [];
+  for (const text of texts) {
+    const answer = new Promise((resolve) => { worker.onmessage = ({ data }) => resolve(data); });
+    worker.postMessage({ address: "/shakespeare.safetensors", text, at: text.length - 1 });
+    const { logits, attention } = await answer;
+    found.push({ logits: [...logits], attention: attention.map((head) => [...head]) });
+  }
+  return found;
+}"""
 
 
 def worker(folder: Path, old: str = "", new: str = "") -> list[dict[str, Any]]:
@@ -60,6 +71,12 @@ def test_the_worker_computes_what_the_package_computes(tmp_path: Path) -> None:
     assert largest_error(found) < 1e-3
     # the second text is the beginning of the first: its columns are in the cache
     assert [each["computed"] for each in found] == [len(TEXTS[0]), 0, 1, len(TEXTS[3]) - 1]
+
+
+@pytest.mark.browser
+def test_the_worker_computes_the_same_in_a_browser(opened: Opened) -> None:
+    page, _ = opened("writer")
+    assert largest_error(page.evaluate(IN_BROWSER, list(TEXTS))) < 1e-3
 
 
 @pytest.mark.parametrize(
