@@ -284,6 +284,14 @@ TUNED: dict[str, Tuned] = {
     ),
     "language_model_passes": Tuned(_of_language_models),
     "language_contest": Tuned(_of_language_models),
+    "pairs_or_characters": Tuned(
+        lambda values: {
+            kind: {
+                rate: -bits for rate, bits in zip((0.005, 0.01, 0.02), side["trials"], strict=True)
+            }
+            for kind, side in values.items()
+        }
+    ),
     "translation_rates": Tuned(
         lambda record: {
             model: {
