@@ -290,7 +290,11 @@ TUNED: dict[str, Tuned] = {
                 rate: -bits for rate, bits in zip((0.005, 0.01, 0.02), side["trials"], strict=True)
             }
             for kind, side in values.items()
-        }
+        },
+        edges={
+            "byte pairs": "With two of the seeds the best rate for byte pairs is the smallest of "
+            "the three, so a smaller one may be better still."
+        },
     ),
     "translation_rates": Tuned(
         lambda record: {
