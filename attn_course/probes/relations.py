@@ -135,7 +135,6 @@ _AXES = {-1: "the last axis", -2: "the second axis from the end", 0: "the first 
 _DONE = (
     ("the sign is wrong", np.negative, "the negative of the expected one: look for a minus"),
     ("the logarithm is missing", np.exp, "the exponential of the expected one"),
-    ("the exponential is missing", np.log, "the logarithm of the expected one"),
     ("the square root is missing", np.square, "the square of the expected one"),
     ("a square root too many", np.sqrt, "the square root of the expected one"),
     ("the absolute value", np.abs, "the absolute value of the expected one"),
@@ -145,7 +144,10 @@ _DONE = (
     ("a sigmoid too many", _sigmoid, "the sigmoid of the expected one"),
     ("cut off at 0", _relu, "the expected one with negative numbers set to 0"),
 )  # fmt: skip
-_UNDONE = (("tanh", np.tanh), ("sigmoid", _sigmoid), ("absolute value", np.abs))
+_UNDONE = (
+    *(("exponential", np.exp), ("tanh", np.tanh)),
+    *(("sigmoid", _sigmoid), ("absolute value", np.abs)),
+)
 
 
 def _relations() -> Iterator[Relation]:

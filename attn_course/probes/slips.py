@@ -240,9 +240,12 @@ def _of_call(node: Any) -> Iterator[Edit]:
         )
     if name == "log" and args and isinstance(args[0], ast.Constant):
         yield _same(node, args=[ast.Constant(10)]), _BASE
-    if name in ("tril", "triu") and len(args) < 2:
+    if name in ("tril", "triu"):
+        given = args if method else args[1:]
         for step in (-1, 1):
-            yield _same(node, args=[*args, ast.Constant(step)]), "off by one at the diagonal"
+            moved = ast.BinOp(given[0], ast.Add(), ast.Constant(step)) if given else None
+            diagonal = [*args[: len(args) - len(given)], moved or ast.Constant(step)]
+            yield _same(node, args=diagonal), "off by one at the diagonal"
     if name == "norm" and attribute and method and not args:
         size = ast.Call(ast.Attribute(function.value, "abs", ast.Load()), [], [])
         summed = ast.Attribute(size, "sum", ast.Load())
@@ -323,7 +326,7 @@ def _of_other(node: Any) -> Iterator[Edit]:
         if node.value > 0:
             yield ast.UnaryOp(ast.USub(), ast.Constant(node.value)), "a sign is wrong"
     elif isinstance(node, ast.Constant) and type(node.value) is float:
-        for factor in (-1, 0.1, 10, 0.5, 2, 0):
+        for factor in (-1, 0.1, 10, 0.5, 2):
             yield ast.Constant(node.value * factor), "another constant"
     elif isinstance(node, ast.Attribute) and node.attr in ("mT", "T"):
         yield node.value, "a matrix is transposed"
@@ -373,6 +376,9 @@ class _Places(ast.NodeVisitor):
                 self.groups.append([a.arg for a in default.args.args])
                 self.visit(default.body)
                 self.groups.pop()
+            elif isinstance(default, ast.UnaryOp):
+                self.where = f"the step `{step.arg}`"
+                self.visit(default)
         self.where = where
         for statement in function.body:
             self.visit(statement)
@@ -574,8 +580,14 @@ def _made(
     steps = zip(head.kwonlyargs, head.kw_defaults, strict=True)
     wheres = {d.id: f"the step `{a.arg}`" for a, d in steps if isinstance(d, ast.Name)}
     wheres[name] = "the result"
+    named = {a.arg for a in head.kwonlyargs}
     for one in changed:
         for told in _variations(one, wheres.get(one.name, f"`{one.name}`"), edits):
+            step = told.split("`")[1:2]
+            if step and step[0] in named:
+                if told.startswith("the input of"):  # of a step that may do nothing
+                    continue
+                told = f"the step {told}" if told.startswith("`") else told
             around = dict(names)
             try:
                 for code in {**ready, one.name: _compiled(one)}.values():
