@@ -23,7 +23,7 @@ from attn_course.probes.helpers import with_right_helpers, wrong_helpers
 from attn_course.probes.naming import explain, name_misconceptions
 from attn_course.probes.oracle import parameters
 from attn_course.probes.outcome import Outcome, Record, agree, judge, known, run
-from attn_course.probes.relations import VAGUE, Numbers, close
+from attn_course.probes.relations import Numbers, Relation, close
 from attn_course.probes.slips import slips
 from attn_course.probes.student import GradientMissing
 from attn_course.probes.values import size
@@ -124,7 +124,7 @@ def _by_search(suspect: Suspect) -> Cause:
     why = found[0].why if len(found) == 1 else None
     # the sign of an argument may be that of a term it stands in
     sign = why is not None and why.change is not None and why.change[0][0] == "minus"
-    unsure = why is None or len(why.parts) > 1 or sign or why.relation is VAGUE
+    unsure = why is None or len(why.parts) > 1 or sign or _is_vague(why.relation)
     if unsure and (slip := _slip(suspect, bench, first)):
         return Cause(slip.name, f"{slip.name}. {slip.message}")
     parts = [Cause(" and ".join(one.names), one.text) for one in found]
@@ -132,6 +132,10 @@ def _by_search(suspect: Suspect) -> Cause:
     parts += [Cause(*facet) for facet in facets(suspect, named=bool(parts))]
     names = dict.fromkeys(part.name for part in parts if part.name)
     return Cause(" and ".join(names) or None, " Also: ".join(part.text for part in parts))
+
+
+def _is_vague(relation: Relation | None) -> bool:
+    return relation is not None and "factor" in relation.name
 
 
 def _slip(suspect: Suspect, bench: Bench, first: Sequence[Case]) -> Misconception | None:
@@ -275,7 +279,14 @@ def _same(one: list[Any] | None, other: list[Any] | None) -> bool:
 
 
 def _of_judging(suspect: Suspect) -> Cause:
-    """A test that the learner wrote: exact comparison where numbers are rounded."""
+    """A test that the learner wrote: an error, or exact comparison where numbers are rounded."""
+    if suspect.failing.outcome.error is not None and "the wrong answer" in suspect.wrong.text:
+        name = "an error in place of a verdict"
+        text = (
+            "For a wrong answer your test raises an error, and returns nothing. A candidate that "
+            "raises an error is wrong: call it in a try block."
+        )
+        return Cause(name, f"{name}. {text}")
     candidate = suspect.failing.call.args[0]
     rejects = "rejects a right answer" in suspect.wrong.text
     if not rejects or not student.accepts_tolerantly(suspect.function, candidate):
