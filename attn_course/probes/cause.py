@@ -31,7 +31,7 @@ from attn_course.probes.values import size
 _VARIED = 2  # different wrong arrays that a small change must explain
 _SINGLE = 3  # or different wrong numbers, where an answer is one number
 _MOST_WORK = 60_000  # small changes, times the effort that an answer takes
-_LEAST = "` in place of `|a number is off by one"
+_LEAST = "` in place of `|a number is off by one|another power"
 _ANY_VALUE = r"`\w+`(?! in place)|an intermediate result|a condition is (?=turned)"
 NOT_SEARCHED = ("raises", "judges", "memory", "costly")
 
@@ -148,7 +148,8 @@ def _slip(suspect: Suspect, bench: Bench, first: Sequence[Case]) -> Misconceptio
         seen, most = bench.cases or first, _MOST_WORK // max(bench.effort, 1)
         made = [slip for right in rights for slip in slips(suspect.name, right)]
         bench.slips = _agreeing(made[:most], seen)
-        for right in rights[:2] if not bench.slips else ():
+        little = all(re.search(_LEAST, slip.name) for slip in bench.slips)
+        for right in rights[:2] if little else ():
             bench.slips += _agreeing(list(slips(suspect.name, right, more=True)[:most]), seen)
     arrays, single = _varied([*(bench.cases or ()), *first])
     if not bench.slips or (len(arrays) < _VARIED and len(single) < _SINGLE):

@@ -226,15 +226,15 @@ def _factor(mine: Numbers, base: Numbers) -> float | None:
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         return None
     at = int(np.abs(b).argmax())
-    if b[at] == 0 or a[at] == 0:
+    if np.count_nonzero(b) < 2 or a[at] == 0:  # any factor fits one number
         return None
     ratio = float(a[at] / b[at])
     return ratio if close([a], [ratio * b]) else None
 
 
 def _multiplied(mine: Numbers, base: Numbers) -> bool:
-    if [a.shape for a in mine] == [b.shape for b in base] == [(1,)]:
-        return bool(mine[0][0] and base[0][0])  # a vector of one number fits any factor
+    if [a.shape for a in mine] == [b.shape for b in base] and mine[0].ndim and mine[0].size == 1:
+        return bool(mine[0].item() and base[0].item())  # any factor fits, the other inputs decide
     return _factor(mine, base) is not None
 
 
@@ -252,6 +252,8 @@ def _which_factor(mine: Numbers, base: Numbers, call: Call) -> str:
             (0.5, f"the square root of {size}"),
             (-0.5, f"one over the square root of {size}"),
         ):
+            if abs(power) < 1 and math.isqrt(size) ** 2 == size:  # 2 or a half is met by chance
+                continue
             if math.isclose(ratio, size**power, rel_tol=1e-4):
                 words = f"{named}, and {size} is a size of the inputs"
     return f" On one of the inputs the factor is {words}."

@@ -39,8 +39,18 @@ _INSTEAD = {
     "log": (("log2", _BASE), ("log10", _BASE), ("log1p", _OTHER)),
     "exp": (("exp2", _BASE), ("expm1", _OTHER)),
     "sum": (("mean", "a mean in place of a sum"), ("amax", "the largest in place of a sum")),
-    "mean": (("sum", "a sum in place of a mean"), ("median", "a median in place of a mean")),
-    "amax": (("amin", "the smallest in place of the largest"), ("mean", _OTHER)),
+    "mean": (
+        ("sum", "a sum in place of a mean"),
+        ("median", "a median in place of a mean"),
+        ("amax", "the largest in place of a mean"),
+        ("amin", "the smallest in place of a mean"),
+    ),
+    "amax": (
+        ("amin", "the smallest in place of the largest"),
+        ("mean", _OTHER),
+        ("sum", "a sum in place of the largest"),
+        ("argmax", "the place of the largest in place of its value"),
+    ),
     "maximum": (("minimum", "the smallest in place of the largest"),),
     "max": (("min", "the smallest in place of the largest"),),
     "min": (("max", "the largest in place of the smallest"),),
@@ -98,11 +108,6 @@ _TOO_MUCH = (
     ("_.detach()", "no gradient through {}"),
     ("_.mT", "{} transposed"),
     ("_.tril()", "{} without the future"),
-    ("abs(_)", "the absolute value of {}"),
-    *((f"_.{name}()", f"{name} of {{}}") for name in ("relu", "tanh", "exp", "log")),
-    ("torch.nn.functional.gelu(_)", "gelu of {}"),
-    ("_.softmax(-1)", "softmax of {}"),
-    ("_ / _.norm(dim=-1, keepdim=True)", "{} divided by its length"),
     ("_ / _.shape[-1]", "{} divided by its size"),
     ("_ / _.shape[-1] ** 0.5", "{} divided by the root of its size"),
     ("_ * _.shape[-1] ** 0.5", "{} times the root of its size"),
@@ -115,6 +120,11 @@ _TOO_MUCH = (
     ("_ - 1", "{} minus 1"),
     ("0 * _", "0 in place of {}"),
     ("0 * _ + 1", "1 in place of {}"),
+    ("abs(_)", "the absolute value of {}"),
+    *((f"_.{name}()", f"{name} of {{}}") for name in ("relu", "tanh", "exp", "log")),
+    ("torch.nn.functional.gelu(_)", "gelu of {}"),
+    ("_.softmax(-1)", "softmax of {}"),
+    ("_ / _.norm(dim=-1, keepdim=True)", "{} divided by its length"),
 )
 _MISSING = {ast.Add: "a term is missing", ast.Sub: "a term is missing"}
 
@@ -326,6 +336,8 @@ def _of_other(node: Any) -> Iterator[Edit]:
         if node.value > 0:
             yield ast.UnaryOp(ast.USub(), ast.Constant(node.value)), "a sign is wrong"
     elif isinstance(node, ast.Constant) and type(node.value) is float:
+        if not node.value:
+            yield ast.Constant(1.0), "another constant"
         for factor in (-1, 0.1, 10, 0.5, 2):
             yield ast.Constant(node.value * factor), "another constant"
     elif isinstance(node, ast.Attribute) and node.attr in ("mT", "T"):

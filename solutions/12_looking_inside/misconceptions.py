@@ -295,6 +295,12 @@ entropy.fault(
     share=lambda rows, most: (rows / most).sum(-1) / (rows.shape[-1] + 1),
 )
 entropy.fault(
+    "the first position is divided by 0",
+    """You divide the first row by ln(1), which is 0: NaN. Position 0 has a single key and no choice;
+    it is left out.""",
+    lambda weights: (row_entropy(weights) / torch.arange(1, weights.shape[-1] + 1).log()).mean(-1),
+)
+entropy.fault(
     "divided after the mean",
     """You average the entropies and the maxima first and divide then. Long rows then count more
     than short ones; divide row by row.""",
@@ -1081,7 +1087,7 @@ def logit_calls(draw):
     yield call(draw.normal(1, 3), torch.ones(3), draw.normal(2, 3), 0)
     for count, size, words in ((2, 3, 2), (4, 5, 7), (3, 3, 3), (6, 4, 5)):
         parts, scale = draw.normal(count, size), 1 + draw.uniform(size)
-        yield call(parts, scale, draw.normal(words, size), words - 1)
+        yield call(parts, scale, draw.normal(words, size), words // 2)
 
 
 logits.fault(
