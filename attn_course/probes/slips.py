@@ -219,7 +219,7 @@ def _of_call(node: Any) -> Iterator[Edit]:
             first = _same(node, func=_same(function, value=inner.value))
             told = f"`{name}` before `{inner.attr}` in place of after it"
             yield _same(subject, func=_same(inner, value=first)), told
-        if isinstance(function, ast.Name):
+        if isinstance(function, ast.Name) and len(args) == 1:
             yield ast.BinOp(subject, ast.Add(), node), f"the input of `{name}` is added"
     if name == "clamp" and attribute and len(args) == 2 and isinstance(args[1], ast.BinOp):
         yield (

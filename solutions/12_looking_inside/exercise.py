@@ -338,6 +338,7 @@ probe = probes(recovered=recovered)
 LOGITS = torch.tensor([[[3.0, 1.0, 0.0], [0.0, 1.0, 5.0]], [[0.0, 2.0, 4.0], [2.0, 1.0, 0.0]]])
 probe.equals(*LOGITS, LOGITS.mean(0), torch.tensor([0, 2]), torch.tensor([1, 0]))
 ### BEGIN HIDDEN TESTS
+probe.equals(*LOGITS.flip(0), LOGITS.mean(0), torch.tensor([0, 2]), torch.tensor([1, 0]))
 probe.everywhere()
 ### END HIDDEN TESTS
 
@@ -543,6 +544,9 @@ probe.judges(
         ),
         "the latest copy only": latest_only,
         "later copies count": future_too,
+        "the first head's score for all": lambda w, t: analysis.induction_score(
+            w[:1].expand_as(w), t
+        ),
     },
     points=6,
 )
