@@ -233,6 +233,7 @@ probe = probes(roofline=roofline)
 probe.gives(50.0, 10.0, 4.0, 100.0, 20.0)
 ### BEGIN HIDDEN TESTS
 probe.equals(5.0e6, 4.0e6, 19.5e12, 1555e9)
+probe.equals(10.0, 6.0, 100.0, 20.0)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "roofline-roof", "grade": true, "points": 1}
