@@ -487,6 +487,9 @@ probe.judges(
         "each block is reversed": lambda x, block_size: torch.cat(
             [block.flip(0) for block in x.split(block_size)]
         ),
+        "only the first and the last entry": lambda x, block_size: torch.cat(
+            [x[:1], 0 * x[1:-1], x[-1:]]
+        )[: len(x)],
         "it raises an error": lambda x, block_size: x.view(-1, block_size).flatten(),
     },
     points=6,
