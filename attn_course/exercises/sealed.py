@@ -17,6 +17,7 @@ COURSE = "attn_course"
 OPEN_PARTS = (
     *("__init__.py", "py.typed", "_checks.py", "masks.py", "data", "viz"),
     *("probes/student.py", "probes/values.py", "probes/oracle.py", "probes/watch.py"),
+    "probes/bounds.py",
 )
 OPEN = tuple(f"{COURSE}.{part.removesuffix('.py').replace('/', '.')}" for part in OPEN_PARTS)
 # Forms of a forbidden name, which shortcuts.py explains.

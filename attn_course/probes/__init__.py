@@ -14,10 +14,11 @@ From a test cell to a message, in the order in which to read the modules:
    ``check`` and to the grader.
 
 ``catalogue`` loads what a set declares, ``draw`` makes random inputs, ``oracle`` lets NumPy answer
-for torch, ``student`` and ``watch`` do what needs the learner's function itself, here or in the
-jail, and ``memo`` keeps what functions of ours gave.
+for torch, ``student``, ``watch`` and ``bounds`` do what needs the learner's function itself, here
+or in the jail, and ``memo`` keeps what functions of ours gave.
 """
 
+from attn_course.probes import bounds
 from attn_course.probes.catalogue import (
     call,
     load_oracles,
@@ -35,6 +36,7 @@ __all__ = [
     "ProbeFailure",
     "Probes",
     "WrongAnswers",
+    "bounds",
     "call",
     "from_numpy",
     "load_oracles",

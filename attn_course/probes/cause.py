@@ -7,6 +7,7 @@ says that it is one.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +23,7 @@ from attn_course.probes.helpers import with_right_helpers, wrong_helpers
 from attn_course.probes.naming import explain, name_misconceptions
 from attn_course.probes.oracle import parameters
 from attn_course.probes.outcome import Outcome, Record, agree, judge, known, run
-from attn_course.probes.relations import VAGUE, Numbers
+from attn_course.probes.relations import Numbers, Relation, close
 from attn_course.probes.slips import slips
 from attn_course.probes.student import GradientMissing
 from attn_course.probes.values import size
@@ -30,6 +31,8 @@ from attn_course.probes.values import size
 _VARIED = 2  # different wrong arrays that a small change must explain
 _SINGLE = 3  # or different wrong numbers, where an answer is one number
 _MOST_WORK = 60_000  # small changes, times the effort that an answer takes
+_LEAST = "` in place of `|a number is off by one|another power"
+_ANY_VALUE = r"`\w+`(?! in place)|an intermediate result|a condition is (?=turned)"
 NOT_SEARCHED = ("raises", "judges", "memory", "costly")
 
 
@@ -97,11 +100,14 @@ def _returns_nothing(suspect: Suspect) -> bool:
     outcome = suspect.failing.outcome
     if outcome.error is not None:
         return isinstance(outcome.error, GradientMissing) and "None" in str(outcome.error)
-    return outcome.value is None and suspect.right is not None and suspect.right.value is not None
+    asked = suspect.wrong.kind == "judges" or (suspect.right and suspect.right.value is not None)
+    return outcome.value is None and bool(asked)
 
 
 def _by_search(suspect: Suspect) -> Cause:
-    right = suspect.right_of(suspect.name) or suspect.oracle
+    mistakes = suspect.catalogue.of(suspect.name)
+    steps = (m.right for m in mistakes if m.right is not None)  # quicker than a kernel
+    right = next(steps, None) or suspect.right_of(suspect.name) or suspect.oracle
     if right is None:
         return Cause()
     bench, first = suspect.bench, _first_cases(suspect, right)
@@ -114,15 +120,13 @@ def _by_search(suspect: Suspect) -> Cause:
             "a tensor (look at masks and strides)."
         )
         return Cause(name, f"{name}. {text}")
-    mistakes = suspect.catalogue.of(suspect.name)
     found = Search(bench, cases, right, mistakes, parameters(right)).explain()
     why = found[0].why if len(found) == 1 else None
     # the sign of an argument may be that of a term it stands in
     sign = why is not None and why.change is not None and why.change[0][0] == "minus"
-    unsure = why is None or len(why.parts) > 1 or sign or why.relation is VAGUE
+    unsure = why is None or len(why.parts) > 1 or sign or _is_vague(why.relation)
     if unsure and (slip := _slip(suspect, bench, first)):
-        name = " or ".join(one.name for one in slip)
-        return Cause(name, f"{name}. {slip[0].message}")
+        return Cause(slip.name, f"{slip.name}. {slip.message}")
     parts = [Cause(" and ".join(one.names), one.text) for one in found]
     parts = parts or _patterns(bench, cases, mistakes)
     parts += [Cause(*facet) for facet in facets(suspect, named=bool(parts))]
@@ -130,11 +134,12 @@ def _by_search(suspect: Suspect) -> Cause:
     return Cause(" and ".join(names) or None, " Also: ".join(part.text for part in parts))
 
 
-def _slip(suspect: Suspect, bench: Bench, first: Sequence[Case]) -> list[Misconception]:
-    """A right answer with one small change that gives the learner's numbers on every input.
+def _is_vague(relation: Relation | None) -> bool:
+    return relation is not None and "factor" in relation.name
 
-    Another one with it where a change of another kind does so too.
-    """
+
+def _slip(suspect: Suspect, bench: Bench, first: Sequence[Case]) -> Misconception | None:
+    """A right answer with one small change that alone gives the learner's numbers everywhere."""
     if bench.slips is None:
         mistakes = suspect.catalogue.of(suspect.name)
         answers = [model_answer(suspect.slug, suspect.name), *(m.right for m in mistakes)]
@@ -143,24 +148,44 @@ def _slip(suspect: Suspect, bench: Bench, first: Sequence[Case]) -> list[Misconc
         seen, most = bench.cases or first, _MOST_WORK // max(bench.effort, 1)
         made = [slip for right in rights for slip in slips(suspect.name, right)]
         bench.slips = _agreeing(made[:most], seen)
-        for right in rights[:2] if not bench.slips else ():
+        little = all(re.search(_LEAST, slip.name) for slip in bench.slips)
+        for right in rights[:2] if little else ():
             bench.slips += _agreeing(list(slips(suspect.name, right, more=True)[:most]), seen)
     arrays, single = _varied([*(bench.cases or ()), *first])
     if not bench.slips or (len(arrays) < _VARIED and len(single) < _SINGLE):
-        return []
+        return None
     failing, wanted = suspect.failing, suspect.right
     found = [  # a right answer may be as near as the learner's, where little is wrong
         slip
         for slip in _agreeing(bench.slips, first)
         if wanted is None or judge(run(slip.function, failing.call), wanted, brief=True)
     ]
-    # names and indices that hold the same numbers can be exchanged: the least that can be said
-    least = ("` in place of `", "a number is off by one")
     if any("a sign is wrong" in slip.name for slip in found):  # turns the axes of a difference too
         found = [slip for slip in found if not re.search(r"ax[ei]s|index|transposed", slip.name)]
-    found.sort(key=lambda slip: any(words in slip.name for words in least))
-    kinds = {slip.name.partition(" (")[0]: slip for slip in reversed(found)}
-    return sorted(kinds.values(), key=found.index)[:2]
+    return _same_slip(_closest(found, [*first, *(bench.cases or ())]))
+
+
+def _closest(found: list[Misconception], cases: Sequence[Case]) -> list[Misconception]:
+    """Those that give the learner's numbers up to rounding, where one of several does."""
+    if len(found) < 2:
+        return found
+    seen = [case for case in cases if case.wrong and case.usable]
+    near = [m for m in found if all(close(numbers(run(m.function, c.call)), c.got) for c in seen)]
+    return near or found
+
+
+def _same_slip(found: list[Misconception]) -> Misconception | None:
+    """One change, where all that fit are of one place, or most are the same in other words."""
+    # names and indices that hold the same numbers can be exchanged: the least that can be said
+    telling = [slip for slip in found if not re.search(_LEAST, slip.name)] or found
+    telling.sort(key=lambda slip: ("an intermediate" in slip.name, "the result)" not in slip.name))
+    kinds = [re.sub(_ANY_VALUE, "_", slip.name.partition(" (")[0]) for slip in telling]
+    if not telling or len({slip.name.partition(" (")[2] for slip in telling}) == 1:
+        return next(iter(telling), None)
+    (most, often), *rest = Counter(kinds).most_common(2)
+    if any(2 * count > often for _, count in rest):
+        return None
+    return telling[kinds.index(most)]
 
 
 def _varied(cases: Sequence[Case]) -> tuple[set[bytes], set[bytes]]:
@@ -255,7 +280,14 @@ def _same(one: list[Any] | None, other: list[Any] | None) -> bool:
 
 
 def _of_judging(suspect: Suspect) -> Cause:
-    """A test that the learner wrote: exact comparison where numbers are rounded."""
+    """A test that the learner wrote: an error, or exact comparison where numbers are rounded."""
+    if suspect.failing.outcome.error is not None and "the wrong answer" in suspect.wrong.text:
+        name = "an error in place of a verdict"
+        text = (
+            "For a wrong answer your test raises an error, and returns nothing. A candidate that "
+            "raises an error is wrong: call it in a try block."
+        )
+        return Cause(name, f"{name}. {text}")
     candidate = suspect.failing.call.args[0]
     rejects = "rejects a right answer" in suspect.wrong.text
     if not rejects or not student.accepts_tolerantly(suspect.function, candidate):

@@ -206,7 +206,9 @@ class Search:
         for likely in (part, rest):
             if likely is rest:
                 yield from self._pairs(rest, rest)
-            for mistake, relation in itertools.product(likely, relations.RELATIONS):
+            # a mistake that moves numbers, moved once more, is mostly a third one
+            others = [one for one in relations.RELATIONS if "shifted" not in one.name]
+            for mistake, relation in itertools.product(likely, others):
                 yield Suspicion(mistake, None, relation)
             for mistake, change in itertools.product(likely, changes):
                 yield Suspicion(mistake, change)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from attn_course.probes.catalogue import Call
 from attn_course.probes.evidence import Suspect, floating, numbers, right_on, source
@@ -18,6 +19,7 @@ _LARGE = 30.0  # exponentials of larger numbers are what overflows; smaller ones
 _NEARLY = 0.05  # as far as a small constant takes ordinary numbers away
 _SHORT = 2e-2  # as far as the rounding of 16 bits takes them
 _CONSTANT = r"(\+|min=|,)\s*([1-9]\.?\d*e-\d+|0\.0\d*[1-9])"
+_OUTSIDE = re.compile(r"(reads|writes) element -?\d+ of `")  # of ``bounds``
 _WITHOUT_OPERATION = re.compile(r"not implemented for '(\w+)'")
 
 CUT_OFF = (
@@ -35,6 +37,12 @@ _DTYPE = (
 _LACKS = (
     "In that line, convert the tensor to another dtype first, such as float, and the result back."
 )
+_LEAVES = (
+    "What lies there belongs to something else. Write the addresses of that program down: lanes "
+    "behind the end need a mask, in loads and in stores; a row begins at its number times the "
+    "length of a row in memory, not of a block; and each axis of the grid has its own number."
+)
+_NO_DIFFERENCE = "Other numbers in it change nothing in your result."
 _FLOAT = (
     "The number is right and its type is not: `/`, `float` and most functions of NumPy and torch "
     "give a float where the text asks for a whole number."
@@ -92,7 +100,9 @@ def facets(suspect: Suspect, *, named: bool) -> Iterator[Facet]:
         if name == "cut off from its inputs":
             yield told(name, CUT_OFF)
         elif name:
-            yield told(name, "Other numbers in it change nothing in your result.")
+            yield told(name, _NO_DIFFERENCE)
+    elif isinstance(error, IndexError) and _OUTSIDE.search(str(error)):
+        yield told("the kernel leaves its tensor", _LEAVES)
     elif error is not None and (kind := _WITHOUT_OPERATION.search(str(error))):
         yield told(f"torch has no such operation for {kind[1]}", _LACKS)
     mine = numbers(suspect.failing.outcome)
@@ -105,6 +115,8 @@ def facets(suspect: Suspect, *, named: bool) -> Iterator[Facet]:
         yield told("half precision", _HALF, "A guess: ")
     elif _is_guarded_by_a_constant(suspect, mine, due):
         yield told("a small constant changes the result", _CONSTANT_ADDED, "A guess: ")
+    elif name := _ignored(suspect):
+        yield told(name, _NO_DIFFERENCE)
 
 
 def spoilt_by(mine: Numbers, due: Numbers, is_odd: Callable[[Any], Any]) -> bool:
@@ -117,23 +129,61 @@ def _without_gradient(suspect: Suspect) -> str:
 
     "" where a value depends on the argument in another call: then it is neither.
     """
-    call, names = suspect.failing.call, parameters(suspect.right_of(suspect.name) or len)
-    others = [case.call for case in suspect.bench.cases or () if case.call.via is None]
-
-    def ignores(place: int, call: Call) -> bool:
-        args = [*call.args]
-        plain = numbers(run(suspect.function, Call(call.args, call.kwargs)))
-        if plain is None or place >= len(args) or not floating(args[place]):
-            return False
-        args[place] = args[place].detach() * 1.5 + 0.25
-        return close(numbers(run(suspect.function, Call(tuple(args), call.kwargs))), plain)
-
+    names = parameters(suspect.right_of(suspect.name) or len)
     for place in map(int, re.findall(r"argument (\d+)", str(suspect.failing.outcome.error))):
-        if ignores(place, call):
-            name = names[place] if place < len(names) else f"argument {place}"
-            unused = all(ignores(place, other) for other in others)
-            return f"{name} is not used" if unused else ""
+        if _ignores(suspect, place, suspect.failing.call):
+            return _unused(suspect, place, names)
     return "cut off from its inputs"
+
+
+def _unused(suspect: Suspect, place: int, names: list[str]) -> str:
+    """The words for an argument that the learner's function ignores in every call; "" otherwise."""
+    plain = [case.call for case in suspect.bench.cases or () if case.call.via is None]
+    name = names[place] if place < len(names) else f"argument {place}"
+    unused = all(_ignores(suspect, place, call) for call in plain)
+    return f"{name} is not used" if unused else ""
+
+
+def _ignored(suspect: Suspect) -> str:
+    """The words for an argument that makes no difference, and that should; "" if there is none."""
+    call, right = suspect.failing.call, suspect.right_of(suspect.name) or suspect.oracle
+    if right is None or call.via is not None:
+        return ""
+    due = numbers(right_on(right, call))
+    matter = [
+        place
+        for place in range(len(call.args))
+        if any(not close(numbers(right_on(right, c)), due) for c in _changed(call, place))
+    ]
+    ignored = [place for place in matter if _ignores(suspect, place, call)]
+    constant = len(ignored) == len(matter)
+    return "" if constant or not ignored else _unused(suspect, ignored[0], parameters(right))
+
+
+def _ignores(suspect: Suspect, place: int, call: Call) -> bool:
+    """Whether the learner's function gives the same for other numbers in an argument."""
+    plain = numbers(run(suspect.function, Call(call.args, call.kwargs)))
+    changed = list(_changed(call, place))
+    return bool(changed and plain) and all(
+        close(numbers(run(suspect.function, other)), plain) for other in changed
+    )
+
+
+def _changed(call: Call, place: int) -> Iterator[Call]:
+    """The call with other numbers in an argument, also in another order."""
+    value: Any = call.args[place] if place < len(call.args) else None
+    others: list[Any] = []
+    if isinstance(value, Tensor) and value.numel() > 1:
+        value = value.detach()
+        mixed = value.flatten().roll(1).reshape(value.shape)
+        others = [value.flip(0), mixed]
+        if floating(value):
+            others = [1.5 * value.flip(-1) + 0.25, 0.5 * mixed]
+    elif type(value) is float:
+        others = [1.5 * value + 0.25]
+    for other in others:
+        args = [*call.args[:place], other, *call.args[place + 1 :]]
+        yield Call(tuple(args), call.kwargs)
 
 
 def _not_finite(suspect: Suspect, mine: Numbers, due: Numbers) -> Facet:

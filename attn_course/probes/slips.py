@@ -39,8 +39,18 @@ _INSTEAD = {
     "log": (("log2", _BASE), ("log10", _BASE), ("log1p", _OTHER)),
     "exp": (("exp2", _BASE), ("expm1", _OTHER)),
     "sum": (("mean", "a mean in place of a sum"), ("amax", "the largest in place of a sum")),
-    "mean": (("sum", "a sum in place of a mean"), ("median", "a median in place of a mean")),
-    "amax": (("amin", "the smallest in place of the largest"), ("mean", _OTHER)),
+    "mean": (
+        ("sum", "a sum in place of a mean"),
+        ("median", "a median in place of a mean"),
+        ("amax", "the largest in place of a mean"),
+        ("amin", "the smallest in place of a mean"),
+    ),
+    "amax": (
+        ("amin", "the smallest in place of the largest"),
+        ("mean", _OTHER),
+        ("sum", "a sum in place of the largest"),
+        ("argmax", "the place of the largest in place of its value"),
+    ),
     "maximum": (("minimum", "the smallest in place of the largest"),),
     "max": (("min", "the smallest in place of the largest"),),
     "min": (("max", "the largest in place of the smallest"),),
@@ -98,11 +108,6 @@ _TOO_MUCH = (
     ("_.detach()", "no gradient through {}"),
     ("_.mT", "{} transposed"),
     ("_.tril()", "{} without the future"),
-    ("abs(_)", "the absolute value of {}"),
-    *((f"_.{name}()", f"{name} of {{}}") for name in ("relu", "tanh", "exp", "log")),
-    ("torch.nn.functional.gelu(_)", "gelu of {}"),
-    ("_.softmax(-1)", "softmax of {}"),
-    ("_ / _.norm(dim=-1, keepdim=True)", "{} divided by its length"),
     ("_ / _.shape[-1]", "{} divided by its size"),
     ("_ / _.shape[-1] ** 0.5", "{} divided by the root of its size"),
     ("_ * _.shape[-1] ** 0.5", "{} times the root of its size"),
@@ -115,6 +120,11 @@ _TOO_MUCH = (
     ("_ - 1", "{} minus 1"),
     ("0 * _", "0 in place of {}"),
     ("0 * _ + 1", "1 in place of {}"),
+    ("abs(_)", "the absolute value of {}"),
+    *((f"_.{name}()", f"{name} of {{}}") for name in ("relu", "tanh", "exp", "log")),
+    ("torch.nn.functional.gelu(_)", "gelu of {}"),
+    ("_.softmax(-1)", "softmax of {}"),
+    ("_ / _.norm(dim=-1, keepdim=True)", "{} divided by its length"),
 )
 _MISSING = {ast.Add: "a term is missing", ast.Sub: "a term is missing"}
 
@@ -209,7 +219,7 @@ def _of_call(node: Any) -> Iterator[Edit]:
             first = _same(node, func=_same(function, value=inner.value))
             told = f"`{name}` before `{inner.attr}` in place of after it"
             yield _same(subject, func=_same(inner, value=first)), told
-        if isinstance(function, ast.Name):
+        if isinstance(function, ast.Name) and len(args) == 1:
             yield ast.BinOp(subject, ast.Add(), node), f"the input of `{name}` is added"
     if name == "clamp" and attribute and len(args) == 2 and isinstance(args[1], ast.BinOp):
         yield (
@@ -240,9 +250,12 @@ def _of_call(node: Any) -> Iterator[Edit]:
         )
     if name == "log" and args and isinstance(args[0], ast.Constant):
         yield _same(node, args=[ast.Constant(10)]), _BASE
-    if name in ("tril", "triu") and len(args) < 2:
+    if name in ("tril", "triu"):
+        given = args if method else args[1:]
         for step in (-1, 1):
-            yield _same(node, args=[*args, ast.Constant(step)]), "off by one at the diagonal"
+            moved = ast.BinOp(given[0], ast.Add(), ast.Constant(step)) if given else None
+            diagonal = [*args[: len(args) - len(given)], moved or ast.Constant(step)]
+            yield _same(node, args=diagonal), "off by one at the diagonal"
     if name == "norm" and attribute and method and not args:
         size = ast.Call(ast.Attribute(function.value, "abs", ast.Load()), [], [])
         summed = ast.Attribute(size, "sum", ast.Load())
@@ -323,7 +336,9 @@ def _of_other(node: Any) -> Iterator[Edit]:
         if node.value > 0:
             yield ast.UnaryOp(ast.USub(), ast.Constant(node.value)), "a sign is wrong"
     elif isinstance(node, ast.Constant) and type(node.value) is float:
-        for factor in (-1, 0.1, 10, 0.5, 2, 0):
+        if not node.value:
+            yield ast.Constant(1.0), "another constant"
+        for factor in (-1, 0.1, 10, 0.5, 2):
             yield ast.Constant(node.value * factor), "another constant"
     elif isinstance(node, ast.Attribute) and node.attr in ("mT", "T"):
         yield node.value, "a matrix is transposed"
@@ -373,6 +388,9 @@ class _Places(ast.NodeVisitor):
                 self.groups.append([a.arg for a in default.args.args])
                 self.visit(default.body)
                 self.groups.pop()
+            elif isinstance(default, ast.UnaryOp):
+                self.where = f"the step `{step.arg}`"
+                self.visit(default)
         self.where = where
         for statement in function.body:
             self.visit(statement)
@@ -574,8 +592,14 @@ def _made(
     steps = zip(head.kwonlyargs, head.kw_defaults, strict=True)
     wheres = {d.id: f"the step `{a.arg}`" for a, d in steps if isinstance(d, ast.Name)}
     wheres[name] = "the result"
+    named = {a.arg for a in head.kwonlyargs}
     for one in changed:
         for told in _variations(one, wheres.get(one.name, f"`{one.name}`"), edits):
+            step = told.split("`")[1:2]
+            if step and step[0] in named:
+                if told.startswith("the input of"):  # of a step that may do nothing
+                    continue
+                told = f"the step {told}" if told.startswith("`") else told
             around = dict(names)
             try:
                 for code in {**ready, one.name: _compiled(one)}.values():

@@ -466,6 +466,7 @@ probe = probes(speculative_accept=speculative_accept)
 probe.gives(torch.tensor([0, 0, 1]), P, Q, torch.tensor([0, 0]), torch.tensor([0.9, 0.3, 0.5]))
 ### BEGIN HIDDEN TESTS
 probe.equals(P, Q, torch.tensor([1, 2]), torch.tensor([0.49, 0.99, 0.95]))
+probe.equals(P, Q, torch.tensor([1, 2]), torch.tensor([0.49, 0.99, 0.4]))
 probe.equals(P[:1], Q[:0], torch.tensor([], dtype=torch.long), torch.tensor([0.6]))
 ### END HIDDEN TESTS
 
@@ -633,6 +634,7 @@ probe.judges(
         "a new token does not see itself": made(mask=lambda n, s: ones(n, s).tril(s - n - 1)),
         "the scale follows the number of keys": made(mask=late, scale=lambda k: k.shape[-2] ** 0.5),
         "new keys stand before the old ones": made(mask=late, first=True),
+        "no scale": made(mask=late, scale=lambda k: 1.0),
     },
     points=5,
 )

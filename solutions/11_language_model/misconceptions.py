@@ -131,6 +131,14 @@ bits.fault(
     over=lambda each, counts: each.mean(),
 )
 bits.fault(
+    "padding is read as the last word",
+    """You look up word -1, the last one, at the places of padding and count them. Padding is no
+    word; leave these places out.""",
+    fails=("padding",),
+    pick=lambda log_p, targets: chosen(log_p, targets % log_p.shape[-1]),
+    over=lambda each, counts: each.mean(),
+)
+bits.fault(
     "softmax over the places",
     """Your softmax runs over the places of the text. At one place the probabilities of all words
     sum to one; look at the axis.""",
@@ -282,6 +290,12 @@ top.fault(
     fill=lambda logits, kept: logits.masked_fill(~kept, -1e9),
 )
 top.fault(
+    "what stays is marked in the order of the sort",
+    """You know how many of the likeliest stay, and keep as many words from the left. The marks
+    belong to the sorted words: bring each back to the place of its own word.""",
+    back=lambda kept, order: kept,
+)
+top.fault(
     "in the order of the sort",
     """You return the logits in the order of their size. Whoever draws from them gets a place in
     that order and takes it for the id of a word. Put every logit back to where it was.""",
@@ -292,6 +306,17 @@ top.fault(
     """You return probabilities. Filters are applied one after the other, and each expects logits;
     a softmax of probabilities would be nearly flat.""",
     finish=lambda logits: logits.softmax(-1),
+)
+LOGARITHMS = """You return log-probabilities. The logits of the words that stay are to be returned as
+they were given."""
+top.fault(
+    "log-probabilities are returned", LOGARITHMS, finish=lambda logits: logits.log_softmax(-1)
+)
+top.fault(
+    "log-probabilities of all words are returned",
+    LOGARITHMS,
+    but=("by_hand",),
+    fill=lambda logits, kept: logits.log_softmax(-1).masked_fill(~kept, -torch.inf),
 )
 
 # --- sample_next -------------------------------------------------------------------------------
@@ -317,10 +342,11 @@ def drawing(
     heat=torch.div,
     limit=topmost,
     weigh=lambda logits, t: logits.softmax(-1),
+    cut=lambda parts, k: parts,
     walk=drawn,
 ):
     """The right answer in steps; a fault replaces some of them."""
-    return walk(weigh(limit(heat(logits, temperature), k), temperature), uniform)
+    return walk(cut(weigh(limit(heat(logits, temperature), k), temperature), k), uniform)
 
 
 TESTS = ("by_hand", "temperature", "top_k")
@@ -449,6 +475,27 @@ sample.fault(
     sorted logits.""",
     fails=("top_k",),
     limit=lambda logits, k: topmost(logits, k and k + 1),
+)
+sample.fault(
+    "one word less than k",
+    """You keep k - 1 words. The k-th largest is the last that stays.""",
+    fails=("top_k",),
+    limit=lambda logits, k: topmost(logits, k and max(k - 1, 1)),
+)
+sample.fault(
+    "the place among the k largest",
+    """You return a place in the list of the k largest logits. It is not the id of a word, and that
+    list is in another order than the ids.""",
+    fails=("top_k",),
+    limit=lambda logits, k: logits if k is None else logits.topk(min(k, len(logits))).values,
+)
+sample.fault(
+    "the k probabilities do not sum to one",
+    """You take the softmax over all words and drop all but k afterwards. What is left sums to less
+    than one, so that large random numbers find no word of their own.""",
+    fails=("top_k",),
+    limit=lambda logits, k: logits,
+    cut=lambda parts, k: topmost(parts, k, 0.0),
 )
 sample.fault(
     "the first k words",
@@ -990,6 +1037,13 @@ accept.fault(
     chance=lambda uniforms, i: float(uniforms[0]),
 )
 accept.fault(
+    "the refused word's random number again",
+    """You draw the word in place of a refused one by the random number that refused it, which is
+    large by then. Both draws use the last one.""",
+    fails=("refused",),
+    luck=lambda uniforms, i: float(uniforms[i]),
+)
+accept.fault(
     "redrawn from the target",
     """After a refusal you draw from the whole target. Words that the draft proposes often have had
     their share by then and would come too often. What is still owed to each word?""",
@@ -1108,13 +1162,14 @@ def one_step(
     kept=right_places,
     shift=lambda past, new: past,
     turn=lambda keys, old, new: keys,
+    hand=lambda new, places: new,
     scale=lambda size, count: size**0.5,
 ):
     past, new = len(cache_key), len(x)
     query = apply_rope(x @ weight_query.T, asked(past, new))
     key = apply_rope(x @ weight_key.T, kept(past, new))
     keys = turn(torch.cat([cache_key, key]), cache_key, x @ weight_key.T)
-    values = torch.cat([cache_value, x @ weight_value.T])
+    values = torch.cat([cache_value, hand(x @ weight_value.T, right_places(past, new))])
     scores = query @ keys.T / scale(query.shape[-1], len(keys))
     allowed = allow(new, past + new, shift(past, new))
     return scores.masked_fill(~allowed, -torch.inf).softmax(-1) @ values, keys, values
@@ -1216,6 +1271,13 @@ fixed.fault(
     turn=lambda keys, old, new: apply_rope(torch.cat([old, new]), torch.arange(len(keys))),
 )
 
+fixed.fault(
+    "the values are turned as well",
+    """You turn the values, too. Positions matter for the comparison; what is handed over stays as
+    it is.""",
+    hand=apply_rope,
+)
+
 # --- the test ----------------------------------------------------------------------------------
 
 checks = WrongAnswers("check_cached_attention", tests=("plain", "mutants"))
@@ -1229,7 +1291,7 @@ def check_calls(draw):
         lambda query, key, value, cache=None: step(query, key, value),
         partial(step, mask=lambda n, s: allow(n, s, s)),
         partial(step, scale=lambda keys, values: 1.0),
-        lambda *inputs: 1 / 0,
+        lambda query, key, value, cache=None: (value[..., :1], (key, value)),
     ):
         yield call(candidate)
 
@@ -1474,6 +1536,17 @@ whole.fault(
     "only the keys are turned",
     """Your queries are not turned. A distance shows only where both are.""",
     turn=lambda q, k, v, places: (q, apply_rope(k, places), v),
+)
+whole.fault(
+    "only the queries are turned",
+    """Your keys are not turned. A distance shows only where both are.""",
+    turn=lambda q, k, v, places: (apply_rope(q, places), k, v),
+)
+whole.fault(
+    "the heads take their entries in turn",
+    """You deal the entries out to the heads in turn. Head `h` has the entries `h * E` to
+    `(h + 1) * E - 1`, side by side.""",
+    deal=lambda x, heads: x.unflatten(-1, (-1, heads)).permute(2, 0, 1)[None],
 )
 whole.fault(
     "the values are turned as well",

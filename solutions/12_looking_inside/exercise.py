@@ -338,6 +338,7 @@ probe = probes(recovered=recovered)
 LOGITS = torch.tensor([[[3.0, 1.0, 0.0], [0.0, 1.0, 5.0]], [[0.0, 2.0, 4.0], [2.0, 1.0, 0.0]]])
 probe.equals(*LOGITS, LOGITS.mean(0), torch.tensor([0, 2]), torch.tensor([1, 0]))
 ### BEGIN HIDDEN TESTS
+probe.equals(*LOGITS.flip(0), LOGITS.mean(0), torch.tensor([0, 2]), torch.tensor([1, 0]))
 probe.everywhere()
 ### END HIDDEN TESTS
 
@@ -528,8 +529,12 @@ def future_too(weights, tokens):
     return scored(weights, marks, repeats(tokens).clamp(min=1))
 
 
+def rounded(weights, tokens):
+    return analysis.induction_score(3 * weights, tokens) / 3
+
+
 probe.judges(
-    right=[analysis.induction_score, from_numpy(reference.induction_score)],
+    right=[analysis.induction_score, from_numpy(reference.induction_score), rounded],
     wrong={
         "the earlier copy itself": lambda w, t: scored(w, marked(t), repeats(t).clamp(min=1)),
         "divided by all positions": lambda w, t: scored(w, shifted(marked(t)), len(t)),
@@ -539,6 +544,9 @@ probe.judges(
         ),
         "the latest copy only": latest_only,
         "later copies count": future_too,
+        "the first head's score for all": lambda w, t: analysis.induction_score(
+            w[:1].expand_as(w), t
+        ),
     },
     points=6,
 )

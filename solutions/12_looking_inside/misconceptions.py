@@ -24,8 +24,8 @@ def moved(marks, by=1):
     return after
 
 
-def repeats(tokens):
-    return same_before(tokens).any(-1).sum().clamp(min=1)
+def repeats(earlier):
+    return earlier.any(-1).sum().clamp(min=1)
 
 
 def alike(tokens):
@@ -43,8 +43,9 @@ def score(
     finish=lambda score: score,
 ):
     """The right answer in steps; a fault replaces some of them."""
-    marks = pick(move(earlier(tokens)))
-    return finish((weights * marks).sum((-2, -1)) / count(tokens))
+    copies = earlier(tokens)
+    marks = pick(move(copies))
+    return finish((weights * marks).sum((-2, -1)) / count(copies))
 
 
 TESTS = ("by_hand", "texts", "no_repeat", "gradient")
@@ -84,7 +85,7 @@ induction.fault(
     """You count what goes to the place *before* the earlier copy. Induction repeats what came
     after it: move the marks the other way.""",
     but=("no_repeat",),
-    move=lambda marks: marks.roll(-1, -1),
+    move=lambda marks: torch.cat([marks[:, 1:], marks[:, :1] & False], dim=-1),
 )
 induction.fault(
     "two places behind the copy",
@@ -105,6 +106,14 @@ induction.fault(
     these places hold something, but nothing that comes later can be repeated.""",
     fails=("texts", "gradient"),
     earlier=lambda tokens: alike(tokens) & ~torch.eye(len(tokens), dtype=torch.bool),
+    count=lambda copies: repeats(copies.tril()),
+)
+induction.fault(
+    "later copies count too, and their positions",
+    """You also count what follows *later* copies of the token, and the positions that have only
+    such copies. Nothing that comes later can be repeated.""",
+    but=("no_repeat",),
+    earlier=lambda tokens: alike(tokens) & ~torch.eye(len(tokens), dtype=torch.bool),
 )
 induction.fault(
     "only later copies",
@@ -118,6 +127,7 @@ induction.fault(
     as well.""",
     fails=("texts", "gradient"),
     earlier=lambda tokens: alike(tokens).tril(),
+    count=lambda copies: repeats(copies.tril(-1)),
 )
 induction.fault(
     "the marks wrap round",
@@ -125,6 +135,7 @@ induction.fault(
     right comes back in column 0. Nothing stands before the first token.""",
     earlier=alike,
     move=lambda marks: marks.roll(1, -1).tril(),
+    count=lambda copies: repeats(copies.tril(-1)),
 )
 induction.fault(
     "its own place is left out",
@@ -166,35 +177,35 @@ induction.fault(
     """You divide by the number of positions less one. Only those whose token has stood before take
     part in the mean.""",
     but=("no_repeat",),
-    count=lambda tokens: len(tokens) - 1,
+    count=lambda copies: len(copies) - 1,
 )
 induction.fault(
     "divided by the number of pairs",
     """You divide by the number of pairs of equal tokens. A token that has stood three times before
     is still one position: count positions, not pairs.""",
     fails=("texts", "gradient"),
-    count=lambda tokens: same_before(tokens).sum().clamp(min=1),
+    count=lambda copies: copies.sum().clamp(min=1),
 )
 induction.fault(
     "divided by the number of different tokens",
     """You divide by how many different tokens come back. Each *position* whose token has stood
     before counts.""",
     fails=("texts", "gradient"),
-    count=lambda tokens: max(1, int((torch.unique(tokens, return_counts=True)[1] > 1).sum())),
+    count=lambda copies: max(1, int((copies.any(0) & ~copies.any(1)).sum())),
 )
 induction.fault(
     "NaN where nothing comes twice",
     """In a text in which no token comes twice you divide 0 by 0. The score of such a text is said
     to be 0.""",
     fails=("texts", "no_repeat"),
-    count=lambda tokens: same_before(tokens).any(-1).sum(),
+    count=lambda copies: copies.any(-1).sum(),
 )
 induction.fault(
     "summed, not averaged",
     """You add up the weights of all positions. A head would score higher on a longer text; divide
     by the number of positions whose token has stood before.""",
     fails=("texts", "gradient"),
-    count=lambda tokens: 1,
+    count=lambda copies: 1,
 )
 induction.fault(
     "one number for all heads",
@@ -282,6 +293,12 @@ entropy.fault(
     """You count position 0 among those that you average over. It has a single key and no choice;
     it is left out.""",
     share=lambda rows, most: (rows / most).sum(-1) / (rows.shape[-1] + 1),
+)
+entropy.fault(
+    "the first position is divided by 0",
+    """You divide the first row by ln(1), which is 0: NaN. Position 0 has a single key and no choice;
+    it is left out.""",
+    lambda weights: (row_entropy(weights) / torch.arange(1, weights.shape[-1] + 1).log()).mean(-1),
 )
 entropy.fault(
     "divided after the mean",
@@ -855,6 +872,13 @@ patch.fault(
 )
 
 
+patch.fault(
+    "added to the corrupted run",
+    """You add what the head found in the clean run to what stands there. A patch replaces it.""",
+    lambda corrupted, clean, head, positions: swap(corrupted, corrupted + clean, head, positions),
+)
+
+
 @patch("the mean of both runs")
 def patch_mean(corrupted, clean, head, positions):
     """You put in the mean of both runs. A patch replaces: the head finds exactly what it found in the
@@ -1063,7 +1087,7 @@ def logit_calls(draw):
     yield call(draw.normal(1, 3), torch.ones(3), draw.normal(2, 3), 0)
     for count, size, words in ((2, 3, 2), (4, 5, 7), (3, 3, 3), (6, 4, 5)):
         parts, scale = draw.normal(count, size), 1 + draw.uniform(size)
-        yield call(parts, scale, draw.normal(words, size), words - 1)
+        yield call(parts, scale, draw.normal(words, size), words // 2)
 
 
 logits.fault(

@@ -18,13 +18,15 @@ os.environ["TRITON_INTERPRET"] = "1"  # before the first import of Triton
 
 import torch
 
-from attn_course.probes import load_oracles, properties, student
+from attn_course.probes import bounds, load_oracles, properties, student
 
 oracles, probes = load_oracles("16_gpu_memory")
 
 try:
     import triton
     import triton.language as tl
+
+    bounds.keep_inside()  # a kernel that leaves its tensors raises an error
 except ModuleNotFoundError:
 
     class NoTriton:
@@ -158,10 +160,12 @@ probe.equals(probe.normal(3, 8) + 500)
 # The kernel by itself, on the first row only: the second row must stay as it is.
 probe = probes(row_softmax=row_softmax)
 probe.gives(torch.tensor([[0.5, 0.5]]), torch.tensor([[1.0, 1.0]]))
+probe.holds(properties.starts_a_kernel, torch.zeros(2, 3))
 written = student.launch(
     softmax_kernel, (1,), torch.zeros(2, 3), torch.full((2, 3), -1.0), 3, WIDTH=4, writes=1
 )
-torch.testing.assert_close(written[0], torch.full((3,), 1 / 3))
+third = torch.allclose(written[0], torch.full((3,), 1 / 3))
+assert third, "softmax_kernel: the weights of three equal scores are not a third each"
 assert written[1].tolist() == [-1] * 3, "softmax_kernel: one program writes into another row"
 
 # %% [markdown]
@@ -229,6 +233,7 @@ probe = probes(roofline=roofline)
 probe.gives(50.0, 10.0, 4.0, 100.0, 20.0)
 ### BEGIN HIDDEN TESTS
 probe.equals(5.0e6, 4.0e6, 19.5e12, 1555e9)
+probe.equals(10.0, 6.0, 100.0, 20.0)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "roofline-roof", "grade": true, "points": 1}
@@ -327,6 +332,7 @@ probe.equals(probe.normal(40, 3), probe.normal(3, 17))
 # The kernel by itself, started for the second tile across only.
 probe = probes(tiled_matmul=tiled_matmul)
 probe.gives(torch.tensor([[6.0]]), torch.tensor([[2.0]]), torch.tensor([[3.0]]))
+probe.holds(properties.starts_a_kernel, torch.ones(2, 3), torch.ones(3, 2))
 written = student.launch(
     *(matmul_kernel, (1, 2), torch.ones(2, 3), torch.ones(3, 18), torch.full((3, 18), -1.0)),
     *(2, 18, 3),
@@ -386,6 +392,7 @@ probe.equals(torch.tensor([[1.0, 4.0, 2.0, 3.0], [-1.0, -4.0, -2.0, -3.0]]))
 # Rows of three.
 probe = probes(fixed_row_max=fixed_row_max)
 probe.equals(torch.tensor([[-5.0, -4.0, -6.0], [1.0, 2.0, 0.0]]))
+probe.holds(properties.starts_a_kernel, torch.ones(2, 3))
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(4, 9) - 10)
 ### END HIDDEN TESTS
@@ -476,6 +483,14 @@ probe.judges(
             lambda n, b: -(-n // b), lambda p, b: own(p, b) + 1
         ),
         "the input is cleared": by_blocks(lambda n, b: -(-n // b), own, lambda x: x.zero_()),
+        "one is added to the input first": lambda x, block_size: x.add_(1).clone(),
+        "each block is reversed": lambda x, block_size: torch.cat(
+            [block.flip(0) for block in x.split(block_size)]
+        ),
+        "only the first and the last entry": lambda x, block_size: torch.cat(
+            [x[:1], 0 * x[1:-1], x[-1:]]
+        )[: len(x)],
+        "it raises an error": lambda x, block_size: x.view(-1, block_size).flatten(),
     },
     points=6,
 )

@@ -21,12 +21,21 @@ def own_block(program, block):
     return program * block + torch.arange(block)
 
 
-def copied(x, block_size, *, programs=up, places=own_block, inside=lambda at, size: at < size):
+def copied(
+    x,
+    block_size,
+    *,
+    programs=up,
+    places=own_block,
+    inside=lambda at, size, block: at < size,
+    source=lambda at, block: at,
+    target=lambda at, block: at,
+):
     y = torch.zeros_like(x)
     for program in range(programs(len(x), block_size)):
         at = places(program, block_size)
-        at = at[inside(at, len(x)) & (at >= 0)]
-        y[at] = x[at]
+        at = at[inside(at, len(x), block_size) & (at >= 0)]
+        y[target(at, block_size)] = x[source(at, block_size)]
     return y
 
 
@@ -47,9 +56,9 @@ copy.fault(
     programs=lambda size, block: size // block,
 )
 copy.fault(
-    "one program only",
-    """Only the first block is copied. Look at the grid, which says how many programs run, and at
-    what tells one program from another: it has to enter the places.""",
+    "only the first block is copied",
+    """Only the first block is copied. Look at the grid, which says how many programs run, and at what
+    tells one program from another: it has to enter the places.""",
     programs=lambda size, block: 1,
 )
 copy.fault(
@@ -62,7 +71,13 @@ copy.fault(
     "the last entry is masked",
     """Every entry is copied but the last. Which places are inside, if they count from 0 and there
     are `size` of them?""",
-    inside=lambda at, size: at < size - 1,
+    inside=lambda at, size, block: at < size - 1,
+)
+copy.fault(
+    "the mask compares with the size of a block",
+    """Your mask lets places below the size of a block through, so that nothing behind the first block
+    is copied. Inside is what lies below the length of the vector.""",
+    inside=lambda at, size, block: at < block,
 )
 copy.fault(
     "places count from one",
@@ -80,9 +95,26 @@ copy.fault(
     "every block is written to the first",
     """Your programs read their own blocks and all write to the same places. The start of the block has
     to enter the address that you store to as well.""",
-    lambda x, block_size: torch.cat(
-        [x[len(x) - 1 - (len(x) - 1) % block_size :], torch.zeros_like(x)]
-    )[: len(x)],
+    target=lambda at, block: at % block,
+)
+copy.fault(
+    "every block is read from the first",
+    """Your programs write their own blocks and all read the same places. The start of the block has to
+    enter the address that you load from as well.""",
+    source=lambda at, block: at % block,
+)
+copy.fault(
+    "as many programs as entries in a block",
+    """The size of a block is the number of your programs. It takes as many as there are blocks: the
+    length divided by the size of a block, rounded up.""",
+    but=("by_hand",),
+    programs=lambda size, block: block,
+)
+copy.fault(
+    "the result is copied to the input",
+    """Your kernel fills the vector that you were given with the zeros of the result. It loads from its
+    first argument and stores to its second: compare with the order in which you pass them.""",
+    lambda x, block_size: torch.zeros_like(x.zero_()),
 )
 copy.fault(
     "no kernel is started",
@@ -116,6 +148,10 @@ def softened(scores, *, fill=-math.inf, top=own_top, power=torch.exp, total=own_
 soft = WrongAnswers("row_softmax", tests=("by_hand", "ragged", "large", "kernel"), right=softened)
 
 
+NO_KERNEL = """The numbers are right, but torch has computed them. Start a kernel of yours on a grid, and
+return what it has written."""
+
+
 @witnesses(of="row_softmax")
 def softmax_calls(draw):
     for rows, width in ((2, 2), (2, 3), (4, 11), (3, 8), (5, 1), (3, 33)):
@@ -138,35 +174,32 @@ soft.fault(
     "masked lanes are 0",
     """Lanes behind the end of a row hold 0, and take part: in the maximum, and with e⁰ = 1 or so in
     the sum. What must a lane hold so that it changes neither?""",
-    fails=("ragged",),
+    fails=("ragged", "kernel"),
     fill=0.0,
 )
 soft.fault(
     "every row is written to the first",
     """Your programs read their own rows and all write to the first one. The start of the row has to
     enter the address that you store to as well.""",
-    but=("kernel",),
     rows=lambda weights: torch.cat([weights[-1:], torch.zeros_like(weights[1:])]),
 )
 soft.fault(
     "no maximum subtracted",
     """You take the exponentials of the scores as they are. Above about 88 they overflow in float32,
     and far below 0 all of them vanish.""",
-    fails=("large",),
+    fails=("large", "kernel"),
     top=lambda x: torch.zeros_like(x[:, :1]),
 )
 soft.fault(
     "powers of two",
     """Your weights are made of powers of two in place of e. `tl.exp2` is what fast kernels take, and
     then the scores carry a factor that is missing here.""",
-    but=("kernel",),
     power=torch.exp2,
 )
 soft.fault(
     "divided by the width",
     """You divide by the number of entries. Weights that sum to one are divided by the sum of the
     exponentials of their own row.""",
-    but=("kernel",),
     total=lambda parts, width: width,
 )
 soft.fault(
@@ -176,19 +209,25 @@ soft.fault(
     total=lambda parts, width: 1.0,
 )
 soft.fault(
-    "one program only",
+    "only the first row is computed",
     """Only the first row is computed, the others are still 0. There is one program per row: look at
     the grid, and at what tells one program from another.""",
-    but=("kernel",),
     rows=without_first,
 )
 soft.fault(
     "the first row for all",
     """Every row shows the weights of the first one: the row's number enters where you store, and not
     where you load.""",
-    but=("kernel",),
     rows=first_row,
 )
+
+soft.fault(
+    "columns in place of rows",
+    """Your columns sum to one. The softmax is that of each row: the entries of a row lie side by side in
+    memory, and rows are `width` apart.""",
+    lambda scores: scores.softmax(0),
+)
+soft.fault("no kernel is started", NO_KERNEL, lambda scores: softened(scores), fails=("kernel",))
 
 # --- tiled_matmul --------------------------------------------------------------------------------
 
@@ -199,10 +238,17 @@ def added(total, part):
     return total + part
 
 
+def strided(x, step):
+    """What lies at the places of x in memory if its rows are taken to be so many entries apart."""
+    return x.flatten()[torch.arange(len(x))[:, None] * step + torch.arange(x.shape[1])]
+
+
 def multiplied(
     a,
     b,
     *,
+    left=lambda a, b: a,
+    right=lambda a, b: b,
     strips=lambda K: up(K, B),
     add=added,
     down=up,
@@ -211,7 +257,7 @@ def multiplied(
     reads=lambda k: k,
 ):
     (M, K), N = a.shape, b.shape[1]
-    c = a.new_zeros(M, N)
+    a, b, c = left(a, b), right(a, b), a.new_zeros(M, N)
     for i in range(down(M, B)):
         for j in range(across(N, B)):
             m, n = (slice(B * x, B * x + B) for x in place(i, j))
@@ -245,21 +291,21 @@ product.fault(
     "only the first strip",
     """You multiply the first strip along K only. A tile of the result is the sum over all of them:
     where is the loop?""",
-    fails=("whole", "ragged"),
+    but=("by_hand",),
     strips=lambda K: 1,
 )
 product.fault(
     "the first strip again and again",
     """Every turn of the loop reads the same strip along K. The start of the strip has to enter both
     addresses.""",
-    fails=("whole", "ragged"),
+    but=("by_hand",),
     reads=lambda k: 0,
 )
 product.fault(
     "the sum is overwritten",
     """Your tiles hold the product of the last strip alone. Every turn of the loop has to add to what
     is there.""",
-    fails=("whole", "ragged"),
+    but=("by_hand",),
     add=lambda total, part: part,
 )
 product.fault(
@@ -274,16 +320,30 @@ product.fault(
     "the grid has one axis",
     """Only the first column of tiles is computed. The grid needs the number of tiles across as its
     second axis.""",
-    fails=("whole", "ragged"),
+    but=("by_hand",),
     across=lambda size, block: 1,
 )
 product.fault(
     "the axes of the grid are exchanged",
     """Your kernel takes the tile's row from axis 1 and its column from axis 0, while the grid is
     made the other way round. With as many tiles down as across nobody notices.""",
-    fails=("whole", "ragged"),
+    but=("by_hand",),
     place=lambda i, j: (j, i),
 )
+STRIDE = """In memory the rows of a table are as far apart as it has columns: K entries in the first
+factor, N in the second and in the result. You step by another size in one of the factors."""
+product.fault(
+    "the rows of the first factor are not K apart",
+    STRIDE,
+    fails=("ragged", "kernel"),
+    left=lambda a, b: strided(a, len(a)),
+)
+product.fault(
+    "the rows of the second factor are not N apart",
+    STRIDE,
+    right=lambda a, b: strided(b, len(b)),
+)
+product.fault("no kernel is started", NO_KERNEL, lambda a, b: multiplied(a, b), fails=("kernel",))
 product.fault(
     "strips are subtracted",
     """The result has the wrong sign: parts are taken away from the sum and not added to it.""",
@@ -338,6 +398,18 @@ moved.fault(
     too.""",
     fails=("sizes",),
     rounded=lambda size, block: size // block,
+)
+moved.fault(
+    "one tile too many",
+    """You add a tile also where the tiles fit. Round up: 4 in tiles of 2 are 2 tiles, 5 are 3.""",
+    rounded=lambda size, block: size // block + 1,
+)
+moved.fault(
+    "every tile reads both factors whole",
+    """You read both factors once for each tile of the result. A tile needs its own rows of the first
+    factor and its own columns of the second.""",
+    first=lambda M, N, K, across, down: M * K * across * down,
+    second=lambda M, N, K, across, down: K * N * across * down,
 )
 moved.fault(
     "tiles at the edge count in full",
@@ -425,6 +497,14 @@ roof.fault(
 )
 
 
+roof.fault(
+    "the bandwidth is taken for a rate",
+    """You take the smaller of the two rates as they are. Bytes per second become operations per second
+    by the operations that are done for each byte.""",
+    move=lambda flops, nbytes, peak_flops, bandwidth: flops / bandwidth,
+)
+
+
 @roof("a time and not a rate")
 def seconds(flops, nbytes, peak_flops, bandwidth):
     """You return how long the step takes. The question is how many operations it does in a second:
@@ -470,6 +550,7 @@ fixed.fault(
     fails=("ragged",),
     fill=0.0,
 )
+fixed.fault("no kernel is started", NO_KERNEL, lambda x: highest(x), fails=("ragged",))
 
 # --- check_copy ----------------------------------------------------------------------------------
 
@@ -483,17 +564,18 @@ def check_calls(draw):
         lambda x, block_size: torch.zeros_like(x),
         lambda x, block_size: x[:-1].clone(),
         lambda x, block_size: copied(x, block_size, programs=lambda n, b: n // b),
-        lambda x, block_size: 1 / 0,
+        lambda x, block_size: copied(x, block_size, programs=lambda n, b: 1),
+        lambda x, block_size: x.flip(0),
     ):
         yield call(candidate)
 
 
-def tried(candidate, size, block):
-    x = torch.arange(1.0, size + 1)
-    try:
-        return torch.equal(candidate(x, block), torch.arange(1.0, size + 1))
-    except Exception:
-        return False
+def tried(candidate, *sizes):
+    for size, block in sizes:
+        x, y = torch.arange(1.0, size + 1), candidate(torch.arange(1.0, size + 1), block)
+        if y.shape != x.shape or not torch.equal(y, x):
+            return False
+    return True
 
 
 @checks("accepts everything")
@@ -517,4 +599,18 @@ def check_one_block(candidate):
     """You try one length, which is exactly one block. Most mistakes of a kernel show where there are
     several blocks, or where the last one is not full.
     """
-    return tried(candidate, 4, 4)
+    return tried(candidate, (4, 4))
+
+
+@checks("only whole blocks", fails=("mutants",))
+def check_whole_blocks(candidate):
+    """Every length that you try is a multiple of the block. The last block is full there, and a kernel
+    that forgets the rest passes.
+    """
+    return tried(candidate, (4, 4), (16, 2))
+
+
+@checks("only the shape is looked at")
+def check_shape(candidate):
+    """You compare shapes and no value. A block that was never written has the right shape too."""
+    return candidate(torch.ones(5), 4).shape == (5,)

@@ -59,10 +59,26 @@ def softmax_by_where(scores):
     return weights
 
 
+@triton.jit
+def online_kernel(scores, weights, width, STEP: tl.constexpr):
+    row, lane = tl.program_id(0) * width, tl.arange(0, STEP)
+    top, total = -float("inf"), 0.0
+    for start in range(0, width, STEP):
+        x = tl.load(scores + row + start + lane, start + lane < width, -float("inf"))
+        new = tl.maximum(top, tl.max(x))
+        total = total * tl.exp(top - new) + tl.sum(tl.exp(x - new))
+        top = new
+    for start in range(0, width, STEP):
+        inside = start + lane < width
+        x = tl.load(scores + row + start + lane, inside, 0.0)
+        tl.store(weights + row + start + lane, tl.exp(x - top) / total, inside)
+
+
 @variant(of="row_softmax")
-def softmax_by_rows(scores):
-    rows = [(row - row.max()).exp() for row in scores]
-    return torch.stack([row / row.sum() for row in rows])
+def softmax_in_steps(scores):
+    weights = torch.empty_like(scores)
+    online_kernel[(len(scores),)](scores, weights, scores.shape[1], STEP=8)
+    return weights
 
 
 @triton.jit
@@ -83,12 +99,21 @@ def product_by_columns(a, b):
     return c
 
 
+@triton.jit
+def outer_kernel(a, b, c, M, N, K, WIDE: tl.constexpr):
+    row, column = tl.program_id(0), tl.arange(0, WIDE)
+    total = tl.zeros((WIDE,), tl.float32)
+    for k in range(K):
+        total += tl.load(a + row * K + k) * tl.load(b + k * N + column, column < N, 0.0)
+    tl.store(c + row * N + column, total, column < N)
+
+
 @variant(of="tiled_matmul")
-def product_by_outer(a, b):
-    total = torch.zeros(len(a), b.shape[1])
-    for column, row in zip(a.T, b, strict=True):
-        total = total + column[:, None] * row[None, :]
-    return total
+def product_by_rows(a, b):
+    c = torch.empty(len(a), b.shape[1])
+    wide = triton.next_power_of_2(b.shape[1])
+    outer_kernel[(len(a),)](a, b, c, len(a), b.shape[1], len(b), WIDE=wide)
+    return c
 
 
 @variant(of="matmul_bytes")
@@ -121,9 +146,19 @@ def roofline_by_edge(flops, nbytes, peak_flops, bandwidth):
     return intensity * bandwidth
 
 
+@triton.jit
+def walking_kernel(x, top, width):
+    row, best = tl.program_id(0), -float("inf")
+    for column in range(width):
+        best = tl.maximum(best, tl.load(x + row * width + column))
+    tl.store(top + row, best)
+
+
 @variant(of="fixed_row_max")
-def max_by_torch(x):
-    return x.max(dim=1).values
+def max_entry_by_entry(x):
+    top = torch.empty(len(x))
+    walking_kernel[(len(x),)](x, top, x.shape[1])
+    return top
 
 
 @variant(of="check_copy")
