@@ -13,10 +13,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from attn_course.probes import student
 from attn_course.probes.catalogue import Misconception, model_answer, right_answers
-from attn_course.probes.evidence import Bench, Case, Suspect, numbers, right_on, spoilt
+from attn_course.probes.compare import difference
+from attn_course.probes.evidence import (
+    Bench,
+    Case,
+    Suspect,
+    effort_of,
+    numbers,
+    right_on,
+    spoilt,
+)
 from attn_course.probes.explanation import Search
 from attn_course.probes.facets import facets
 from attn_course.probes.helpers import with_right_helpers, wrong_helpers
@@ -26,11 +36,12 @@ from attn_course.probes.outcome import Outcome, Record, agree, judge, known, run
 from attn_course.probes.relations import Numbers, Relation, close
 from attn_course.probes.slips import slips
 from attn_course.probes.student import GradientMissing
-from attn_course.probes.values import size
+from attn_course.probes.values import leaves, size
 
 _VARIED = 2  # different wrong arrays that a small change must explain
 _SINGLE = 3  # or different wrong numbers, where an answer is one number
-_MOST_WORK = 60_000  # small changes, times the effort that an answer takes
+_TEXTS = 2  # or different wrong texts, each beside the right one
+_MOST_WORK = 80_000  # small changes, times the effort that an answer to the smallest call takes
 _LEAST = "` in place of `|a number is off by one|another power"
 _ANY_VALUE = r"`\w+`(?! in place)|an intermediate result|a condition is (?=turned)"
 NOT_SEARCHED = ("raises", "judges", "memory", "costly")
@@ -84,7 +95,8 @@ def _own_cause(suspect: Suspect) -> Cause:
         suspect.function, suspect.bench, suspect.failing, suspect.right, suspect.records
     )
     if found:
-        return Cause(found[0].name if len(found) == 1 else None, explain(found))
+        guess = "A guess, as no number of yours is finite: " if _nothing_finite(suspect) else ""
+        return Cause(found[0].name if len(found) == 1 else None, guess + explain(found))
     if _returns_nothing(suspect):
         name = "the return is missing"
         text = "Without a return statement, Python returns None, and the result is lost."
@@ -93,7 +105,32 @@ def _own_cause(suspect: Suspect) -> Cause:
         return _of_judging(suspect)
     if suspect.wrong.kind in NOT_SEARCHED:
         return Cause()
+    if _only_rounded(suspect):
+        return _joined([Cause(*facet) for facet in facets(suspect, named=True)])
     return _by_search(suspect)
+
+
+def _only_rounded(suspect: Suspect) -> bool:
+    """Whether the answer is the right one in another dtype."""
+    if suspect.wrong.kind != "dtype" or suspect.right is None:
+        return False
+    pairs = zip(leaves(suspect.failing.outcome.value), leaves(suspect.right.value), strict=False)
+    return all(
+        difference(mine, due.to(mine.dtype), brief=True) is None
+        for mine, due in pairs
+        if isinstance(mine, Tensor) and isinstance(due, Tensor)
+    )
+
+
+def _nothing_finite(suspect: Suspect) -> bool:
+    """Whether no answer holds a number that one mistake gives and another does not."""
+    right = None if suspect.right is None else numbers(suspect.right)
+    if numbers(suspect.failing.outcome) is None or not any(
+        np.isfinite(a).any() for a in right or ()
+    ):
+        return False
+    outcomes = suspect.failing.outcome, *suspect.bench.tried.values()
+    return not any(np.isfinite(a).any() for one in outcomes for a in numbers(one) or ())
 
 
 def _returns_nothing(suspect: Suspect) -> bool:
@@ -130,6 +167,10 @@ def _by_search(suspect: Suspect) -> Cause:
     parts = [Cause(" and ".join(one.names), one.text) for one in found]
     parts = parts or _patterns(bench, cases, mistakes)
     parts += [Cause(*facet) for facet in facets(suspect, named=bool(parts))]
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[Cause]) -> Cause:
     names = dict.fromkeys(part.name for part in parts if part.name)
     return Cause(" and ".join(names) or None, " Also: ".join(part.text for part in parts))
 
@@ -145,14 +186,16 @@ def _slip(suspect: Suspect, bench: Bench, first: Sequence[Case]) -> Misconceptio
         answers = [model_answer(suspect.slug, suspect.name), *(m.right for m in mistakes)]
         answers += right_answers(suspect.slug, suspect.name)
         rights = [r for r in dict.fromkeys(answers) if r is not None]
-        seen, most = bench.cases or first, _MOST_WORK // max(bench.effort, 1)
+        seen = sorted(bench.cases or first, key=_cost)  # nearly all of them fail on the first one
+        most = _MOST_WORK // effort_of(rights[-1], seen[0].call) if rights else 0
         made = [slip for right in rights for slip in slips(suspect.name, right)]
         bench.slips = _agreeing(made[:most], seen)
         little = all(re.search(_LEAST, slip.name) for slip in bench.slips)
         for right in rights[:2] if little else ():
             bench.slips += _agreeing(list(slips(suspect.name, right, more=True)[:most]), seen)
-    arrays, single = _varied([*(bench.cases or ()), *first])
-    if not bench.slips or (len(arrays) < _VARIED and len(single) < _SINGLE):
+    arrays, single, texts = _varied([*(bench.cases or ()), *first])
+    few = len(arrays) < _VARIED and len(single) < _SINGLE and len(texts) < _TEXTS
+    if few or not bench.slips:
         return None
     failing, wanted = suspect.failing, suspect.right
     found = [  # a right answer may be as near as the learner's, where little is wrong
@@ -188,15 +231,17 @@ def _same_slip(found: list[Misconception]) -> Misconception | None:
     return telling[kinds.index(most)]
 
 
-def _varied(cases: Sequence[Case]) -> tuple[set[bytes], set[bytes]]:
-    """The wrong arrays that hold different finite numbers, and the wrong single numbers.
+def _varied(cases: Sequence[Case]) -> tuple[set[bytes], set[bytes], set[str]]:
+    """The wrong arrays that hold different finite numbers, the wrong single numbers and texts.
 
     A constant array may be given by much else.
     """
     arrays = [a for case in cases if case.wrong and case.usable for a in _wrong_arrays(case)]
     finite = [a[np.isfinite(a)] for a in arrays]
     several = {a.tobytes() for a in finite if a.size and np.ptp(a)}
-    return several, {a.tobytes() for a in finite if a.size == 1}
+    both = [(case.right.value, case.mine.value) for case in cases]
+    texts = {f"{a!r} {b!r}" for a, b in both if type(a) is type(b) is str and a != b}
+    return several, {a.tobytes() for a in finite if a.size == 1}, texts
 
 
 def _wrong_arrays(case: Case) -> Numbers:
@@ -209,13 +254,14 @@ def _wrong_arrays(case: Case) -> Numbers:
 def _agreeing(left: list[Misconception], cases: Sequence[Case]) -> list[Misconception]:
     """Those that give what the learner's function gives on all of these calls."""
 
-    def cost(case: Case) -> tuple[bool, int]:
-        return not (case.wrong and case.usable), size((case.call.args, case.call.kwargs))
-
-    for case in sorted(cases, key=cost):
+    for case in sorted(cases, key=_cost):
         if left:
             left = [one for one in left if agree(case.mine, run(one.function, case.call))]
     return left
+
+
+def _cost(case: Case) -> tuple[bool, int]:
+    return not (case.wrong and case.usable), size((case.call.args, case.call.kwargs))
 
 
 def _first_cases(suspect: Suspect, right: Callable[..., Any]) -> list[Case]:
@@ -246,12 +292,23 @@ def _steady(suspect: Suspect) -> bool:
 def _patterns(
     bench: Bench, cases: Sequence[Case], mistakes: Sequence[Misconception]
 ) -> list[Cause]:
-    """Mistakes that show as NaN or infinity: the same places of them, whatever the other numbers.
+    """Mistakes that show as NaN or infinity.
 
-    Only where the call that failed has them: a second fault changes finite numbers alone.
+    One is told if it gives all finite numbers as well, with infinity in place of NaN or the other
+    way round. It is a guess if it gives the same places, whatever the other numbers, and only where
+    the call that failed has them: a second fault changes finite numbers alone.
     """
     failing, seen = cases[0], [(case, _holes(case.got)) for case in cases if case.usable]
-    if not failing.usable or _same(_holes(failing.got), _holes(failing.expected)):
+    if not failing.usable:
+        return []
+    exact = [
+        m
+        for m in mistakes
+        if all(close(_filled(bench.of_mistake(m, c.call)), _filled(c.got)) for c, _ in seen)
+    ]
+    if exact:
+        return [Cause(exact[0].name if len(exact) == 1 else None, explain(exact))]
+    if _same(_holes(failing.got), _holes(failing.expected)):
         return []
     # where there are some that do not belong there, most mistakes are out
     seen.sort(key=lambda pair: _same(pair[1], _holes(pair[0].expected)))
@@ -267,6 +324,10 @@ def _patterns(
     found = [m for m in mistakes if all(same(m, case, h) for case, h in seen)]
     guess = "A guess, from where the numbers are not finite: "
     return [Cause(None, guess + explain(found))] if found else []
+
+
+def _filled(found: Numbers | None) -> Numbers | None:
+    return None if found is None else [np.where(np.isfinite(a), a, np.nan) for a in found]
 
 
 def _holes(found: list[Any] | None) -> list[Any] | None:

@@ -151,23 +151,7 @@ class Bench:
 
     def weigh_answers(self, right: Callable[..., Any], call: Call) -> None:
         """Let an answer count by the number of function calls in a right one."""
-        if self.effort:
-            return
-        made = 0
-
-        def note(frame: Any, event: str, arg: Any) -> None:
-            nonlocal made
-            slow = getattr(arg, "__module__", None) not in ("builtins", "math")
-            made += event == "call" or (event == "c_call" and slow)
-
-        run(right, call)  # what is imported or kept at first is not counted
-        before = sys.getprofile()
-        sys.setprofile(note)
-        try:
-            run(right, call)
-        finally:
-            sys.setprofile(before)
-        self.effort = 1 + made // _CALLS
+        self.effort = self.effort or effort_of(right, call)
 
     def of_mistake(self, mistake: Misconception, call: Call) -> Numbers | None:
         """What a mistake of the catalogue gives on a call."""
@@ -179,6 +163,25 @@ class Bench:
             return numbers(outcome)
 
         return self.answer((mistake.name, None), call, work)
+
+
+def effort_of(function: Callable[..., Any], call: Call) -> int:
+    """As how many comparisons a call of a function of ours counts, by the calls that it makes."""
+    made = 0
+
+    def note(frame: Any, event: str, arg: Any) -> None:
+        nonlocal made
+        slow = getattr(arg, "__module__", None) not in ("builtins", "math")
+        made += event == "call" or (event == "c_call" and slow)
+
+    run(function, call)  # what is imported or kept at first is not counted
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        run(function, call)
+    finally:
+        sys.setprofile(before)
+    return 1 + made // _CALLS
 
 
 # by identity: a function in the jail has no hash

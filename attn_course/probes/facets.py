@@ -47,6 +47,9 @@ _FLOAT = (
     "The number is right and its type is not: `/`, `float` and most functions of NumPy and torch "
     "give a float where the text asks for a whole number."
 )
+_ANOTHER_FORM = (
+    "The numbers are right, each at its place. Return them in the form that the text asks for."
+)
 _ENDLESS = (
     "Your result holds itself, as a list does that is appended to itself. Look at what you append."
 )
@@ -95,6 +98,9 @@ def facets(suspect: Suspect, *, named: bool) -> Iterator[Facet]:
     value, whole = suspect.failing.outcome.value, None if right is None else right.value
     if type(value) is float and type(whole) is int and value == whole:
         yield told("a float in place of a whole number", _FLOAT)
+    elif type(value) is not type(whole) and _same_numbers(suspect):
+        kinds = f"a {type(value).__name__} in place of a {type(whole).__name__}"
+        yield told(kinds, _ANOTHER_FORM)
     if isinstance(error, GradientMissing):
         name = _without_gradient(suspect)
         if name == "cut off from its inputs":
@@ -117,6 +123,16 @@ def facets(suspect: Suspect, *, named: bool) -> Iterator[Facet]:
         yield told("a small constant changes the result", _CONSTANT_ADDED, "A guess: ")
     elif name := _ignored(suspect):
         yield told(name, _NO_DIFFERENCE)
+
+
+def _same_numbers(suspect: Suspect) -> bool:
+    """Whether a result of another type holds what is right, in the same order."""
+    mine = numbers(suspect.failing.outcome)
+    due = None if suspect.right is None else numbers(suspect.right)
+    if not mine or not due:
+        return False
+    one, other = (np.concatenate([a.reshape(-1) for a in found]) for found in (mine, due))
+    return close([one], [other])
 
 
 def spoilt_by(mine: Numbers, due: Numbers, is_odd: Callable[[Any], Any]) -> bool:

@@ -170,11 +170,17 @@ def write_call(name: str, call: Call) -> str:
 
 def _mutated(function: object, call: Call, args: Any, kwargs: Any) -> bool:
     try:
-        if args is not call.args and (changed(call.args, args) or changed(call.kwargs, kwargs)):
+        before, after = (call.args, call.kwargs), (args, kwargs)
+        if args is not call.args and (changed(before, after) or _plain(before) != _plain(after)):
             return True
-    except RecursionError:  # a list of the caller contains itself now
+    except (RecursionError, AttributeError):  # a list of the caller holds itself, or no tensor, now
         return True
     return _remote_mutated(function)
+
+
+def _plain(value: Any) -> list[str]:
+    """The numbers and texts that stand in lists, in their order."""
+    return [repr(leaf) for leaf in leaves(value) if type(leaf) in (bool, int, float, str)]
 
 
 def _contains_itself(value: Any) -> bool:

@@ -220,9 +220,13 @@ def same_but_axes(mine: Numbers, base: Numbers) -> bool:
 
 def _factor(mine: Numbers, base: Numbers) -> float | None:
     """The one number that every entry of the base was multiplied by, if there is one."""
-    if len(mine) != 1 or len(base) != 1 or mine[0].shape != base[0].shape or mine[0].size < 2:
+    shapes = [a.shape for a in mine], [b.shape for b in base]
+    whole = len(mine) == 1 or not any(shapes[0])  # one array, or numbers that stand in a list
+    if not mine or not whole or shapes[0] != shapes[1]:
         return None
-    a, b = mine[0].reshape(-1), base[0].reshape(-1)
+    a, b = (np.concatenate([x.reshape(-1) for x in one]) for one in (mine, base))
+    if a.size < 2:
+        return None
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         return None
     at = int(np.abs(b).argmax())

@@ -10,6 +10,7 @@ import copy
 import inspect
 import itertools
 import math
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
@@ -73,10 +74,12 @@ _INSTEAD = {
         for one in _ACTIVATIONS
     },
     "abs": (("square", _OTHER),),
+    "comb": (("perm", "permutations in place of combinations"),),
 }
 _OPERATORS: tuple[tuple[type, type, str], ...] = (
     (ast.Add, ast.Sub, "plus and minus exchanged"),
     (ast.Sub, ast.Add, "plus and minus exchanged"),
+    (ast.Sub, ast.Div, "divided in place of subtracted"),
     (ast.Mult, ast.Div, "divided in place of multiplied"),
     (ast.Div, ast.Mult, "multiplied in place of divided"),
     (ast.Add, ast.Mult, "multiplied in place of added"),
@@ -113,7 +116,7 @@ _TOO_MUCH = (
     ("_ * _.shape[-1] ** 0.5", "{} times the root of its size"),
     ("2 * _", "twice {}"),
     ("_ / 2", "half of {}"),
-    ("_.square()", "the square of {}"),
+    ("_ * _", "the square of {}"),
     ("-_", "the negative of {}"),
     ("1 - _", "1 minus {}"),
     ("_ + 1", "{} plus 1"),
@@ -124,7 +127,7 @@ _TOO_MUCH = (
     *((f"_.{name}()", f"{name} of {{}}") for name in ("relu", "tanh", "exp", "log")),
     ("torch.nn.functional.gelu(_)", "gelu of {}"),
     ("_.softmax(-1)", "softmax of {}"),
-    ("_ / _.norm(dim=-1, keepdim=True)", "{} divided by its length"),
+    *((f"_ / _.norm(dim={axis}, keepdim=True)", "{} divided by its length") for axis in (-1, -2)),
 )
 _MISSING = {ast.Add: "a term is missing", ast.Sub: "a term is missing"}
 
@@ -146,10 +149,11 @@ def _reshaped(value: ast.expr, moved: ast.expr) -> ast.expr:
 def _of_operation(node: ast.BinOp) -> Iterator[Edit]:
     left, right, kind = node.left, node.right, type(node.op)
     for one, other, name in _OPERATORS:
-        if kind is one:
+        if kind is one and not (other is ast.Div and isinstance(right, ast.Constant)):
             yield _same(node, op=other()), name
     if kind is ast.Pow:
         yield left, "a power is missing"
+        yield _same(node, left=right, right=left), "base and exponent exchanged"
         yield _same(node, right=ast.UnaryOp(ast.USub(), right)), "another power"
         for factor in (2, 0.5, 4):
             yield (
@@ -186,6 +190,13 @@ def _of_operation(node: ast.BinOp) -> Iterator[Edit]:
 def _without_brackets(node: ast.BinOp) -> Iterator[Edit]:
     """A product or quotient with a sum, or one by a product, that is read from the left."""
     left, right, told = node.left, node.right, "brackets are missing"
+    for side, call in (("left", left), ("right", right)):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and not call.args:
+            inside = _same(node, **{side: call.func.value})
+            yield (
+                _same(call, func=_same(call.func, value=inside)),
+                f"`{call.func.attr}` of all of it",
+            )
     if not isinstance(node.op, ast.Mult | ast.Div):
         return
     if isinstance(left, ast.BinOp) and isinstance(left.op, ast.Add | ast.Sub):
@@ -239,7 +250,7 @@ def _of_call(node: Any) -> Iterator[Edit]:
         few: dict[str, Any] = {"args": [], "keywords": []} if bare else {}
         new = _same(function, **{"attr" if attribute else "id": other})
         yield _same(node, func=new, **few), told
-    if name == "softmax" and method:
+    if name == "softmax" and attribute and method:
         top = _same(node, func=_same(function, attr="amax"))
         top.keywords = [*node.keywords, ast.keyword("keepdim", ast.Constant(True))]
         only = ast.Compare(function.value, [ast.Eq()], [top])
@@ -325,7 +336,7 @@ def _of_other(node: Any) -> Iterator[Edit]:
             yield _same(node, ops=[_COMPLEMENT[_EDGE[kind]]()]), "a condition is turned round"
             for step in (-1, 1):
                 moved = ast.BinOp(node.left, ast.Add(), ast.Constant(step))
-                yield _same(node, left=moved), "off by one at the edge of a condition"
+                yield _same(node, left=moved), "one side of a comparison is off by one"
         for other in (ast.Lt, ast.Gt) if kind in (ast.Eq, ast.NotEq) else ():
             yield _same(node, ops=[other()]), "larger or smaller in place of equal or not"
         if kind in _COMPLEMENT:
@@ -352,9 +363,23 @@ def _of_other(node: Any) -> Iterator[Edit]:
                 for step in (-1, 1):
                     moved = ast.BinOp(bound, ast.Add(), ast.Constant(step))
                     yield _same(node, **{end: moved}), "off by one at the edge of a slice"
+        if node.lower is None and node.upper is not None:
+            last = _same(node, lower=ast.UnaryOp(ast.USub(), node.upper), upper=None)
+            yield last, "the last in place of the first"
         if node.lower is not None and node.upper is not None:
             length = ast.BinOp(node.upper, ast.Sub(), node.lower)
             yield _same(node, lower=None, upper=length), "a slice begins at 0"
+    elif isinstance(node, ast.For):
+        turns = ast.Call(ast.Name("list", ast.Load()), [node.iter], [])
+        last = ast.UnaryOp(ast.USub(), ast.Constant(1))
+        for told, cut in (
+            ("the first turn is left out", ast.Slice(ast.Constant(1))),
+            ("the last turn is left out", ast.Slice(None, last)),
+        ):
+            yield _same(node, iter=ast.Subscript(turns, cut, ast.Load())), told
+        for at, (early, late) in enumerate(itertools.pairwise(node.body)):
+            body = [*node.body[:at], late, early, *node.body[at + 2 :]]
+            yield _same(node, body=body), "two steps in the other order"
     elif isinstance(node, ast.Break):
         yield ast.Pass(), "the loop goes on in place of ending"
     elif isinstance(node, ast.List) and 1 < len(node.elts) <= 4:
@@ -395,6 +420,12 @@ class _Places(ast.NodeVisitor):
         for statement in function.body:
             self.visit(statement)
 
+    def _name(self, target: ast.AST) -> None:
+        """Note what an assignment or a loop binds."""
+        names = [n.id for n in ast.walk(target) if isinstance(n, ast.Name)]
+        self.bound.update(names)
+        self.groups[0] = [*self.groups[0], *(n for n in names if n not in self.groups[0])]
+
     def generic_visit(self, node: ast.AST) -> None:
         before = self.where
         if isinstance(node, ast.Assign | ast.AugAssign):
@@ -404,9 +435,11 @@ class _Places(ast.NodeVisitor):
             if isinstance(node, ast.Assign):
                 if isinstance(target, ast.Name) and target.id in self.bound:
                     self.found.append((node, self.where))
-                self.bound.update(names)
-                self.groups[0] = [*self.groups[0], *(n for n in names if n not in self.groups[0])]
+                self._name(target)
+        elif isinstance(node, ast.comprehension):
+            self._name(node.target)
         elif isinstance(node, ast.For):
+            self._name(node.target)
             self.where = f"the loop over `{ast.unparse(node.target)}`"
             self.found.append((node, self.where))
             self.visit(node.iter)
@@ -445,6 +478,8 @@ def _edits(node: Any, groups: list[list[str]]) -> Iterator[Edit]:
             for name, axis in itertools.product(groups[0][:4], (-1, -2, -3)):
                 shape = _same(node.value, value=ast.Name(name, ast.Load()))
                 yield _same(node, value=shape, slice=ast.Constant(axis)), "another size"
+            for name in groups[0]:
+                yield ast.Name(name, ast.Load()), f"`{name}` in place of a size"
         yield from _of_other(node)
 
 
@@ -611,4 +646,6 @@ def _made(
 
 
 def _compiled(function: ast.FunctionDef) -> CodeType:
-    return compile(ast.Module([function], []), "<slip>", "exec")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # of changes that make no sense
+        return compile(ast.Module([function], []), "<slip>", "exec")

@@ -43,8 +43,8 @@ hashes.fault(
 )
 hashes.fault(
     "the opposite directions come first",
-    """Your buckets are numbered with the opposite directions first. Vectors meet as they should, but
-    the numbers are not the promised ones.""",
+    """Your buckets are numbered with the opposite directions first, or you take the smallest product.
+    Vectors meet as they should, but the numbers are not the promised ones.""",
     sides=lambda along: torch.cat([-along, along], dim=-1),
 )
 hashes.fault(
@@ -53,6 +53,14 @@ hashes.fault(
     half of the numbers, the opposite directions the second half.""",
     fails=("by_hand", "rounds", "heads"),
     sides=lambda along: torch.stack([along, -along], dim=-1).flatten(-2),
+)
+hashes.fault(
+    "the signs as bits of a number",
+    """You write one bit for each direction, its side. Here a bucket is the one direction, or opposite
+    one, that is nearest.""",
+    fails=("by_hand", "rounds", "heads"),
+    pick=lambda both: ((both > 0) * 2 ** torch.arange(both.shape[-1])).sum(-1),
+    sides=lambda along: along,
 )
 hashes.fault(
     "the product is returned",
@@ -492,13 +500,6 @@ linear.fault(
     count=lambda total, k: total + 1,
 )
 linear.fault(
-    "the memory of before is returned",
-    """You return the memory that you were given. What is returned must hold the positions of this
-    call, or the next call knows nothing of them.""",
-    fails=NUMBERS,
-    end=lambda output, memory, total: (output, 0 * memory, 0 * total),
-)
-linear.fault(
     "the output alone is returned",
     """You return the output alone. Without memory and total nobody can go on from here.""",
     fails=NUMBERS,
@@ -516,6 +517,25 @@ for whose, mapped in (("query", (True, False)), ("key", (False, True)), ("both",
             ),
         )
 linear.detached()
+
+
+@linear("the memory of before is returned", fails=NUMBERS)
+def linear_as_given(query, key, value, memory, total):
+    """You return the memory that you were given. What is returned must hold the positions of this
+    call, or the next call knows nothing of them.
+    """
+    return right_linear(query, key, value, memory, total)[0], memory, total
+
+
+@linear("divided by the number of positions", fails=NUMBERS)
+def linear_mean(query, key, value, memory, total):
+    """You divide by the number of positions. What is divided by is the sum of the weights, and a
+    weight is a product of query and key.
+    """
+    found, *state = right_linear(
+        query, key, value, memory, total, norm=lambda found, q, total: found
+    )
+    return found / torch.arange(1, query.shape[-2] + 1)[:, None], *state
 
 
 @linear("the future is seen", fails=("by_hand", "values", "goes_on", "gradient"))

@@ -682,11 +682,12 @@ probe.equals(probe.normal(19, 32), probe.normal(19, 32), probe.normal(19, 32))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "flash_causal-large", "grade": true, "points": 1}
-# Scores of 0, 100 and 200, growing from key to key.
+# Scores of 0, 100 and 200, growing from key to key, and falling.
 probe = probes(flash_causal=flash_causal)
 rising = torch.zeros(20, 16)
 rising[:, 0] = torch.arange(20.0)
-probe.equals(400 * torch.eye(1, 16).expand(20, 16), rising, probe.normal(20, 16))
+for keys in (rising, rising.flip(0)):
+    probe.equals(400 * torch.eye(1, 16).expand(20, 16), keys, probe.normal(20, 16))
 
 # %% nbgrader={"grade_id": "flash_causal-skipped", "grade": true, "points": 2}
 # One tile of queries. The keys from 16 on are NaN, so that reading them shows.

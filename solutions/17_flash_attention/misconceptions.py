@@ -201,7 +201,7 @@ def divided(output, total):
 def flash(
     query, key, value, tile_size, is_causal=False, *, row_tiles=up_to, key_tiles=up_to,
     score=scaled, close=closed_above, maximum=highest, shifted=finite, rescale_sum=shrunk,
-    rescale_output=shrunk, mix=lambda weights, values: weights @ values,
+    rescale_output=shrunk, mix=lambda weights, values, total: weights @ values,
     each=lambda mixture, total: mixture, finish=divided,
     logarithm=lambda top, total: top + total.log(),
 ):  # fmt: skip
@@ -224,7 +224,7 @@ def flash(
             rescale = (top - shift).exp()
             total = rescale_sum(total, rescale) + weights.sum(dim=-1)
             mixture = rescale_output(mixture, rescale[..., None])
-            mixture = each(mixture + mix(weights, value[..., columns, :]), total)
+            mixture = each(mixture + mix(weights, value[..., columns, :], total), total)
             top = new
         output[..., i : i + tile_size, :] = finish(mixture, total)
         lses[..., i : i + tile_size] = logarithm(top, total)
@@ -345,6 +345,16 @@ for name, message, close, poisons in (
         True,
     ),
     (
+        "counted from the right",
+        "Your mask lets the last query attend to the last key. Both count from the left.",
+        lambda s, i, j, length, keys: (
+            all_closed(s, True)
+            if j > i + s.shape[-2] - 1
+            else closed_above(s, i + keys - length, j)
+        ),
+        True,
+    ),
+    (
         "the future in place of the past",
         "Your mask keeps later keys and excludes earlier ones. It is turned round.",
         lambda s, i, j, *n: s.masked_fill(
@@ -372,7 +382,7 @@ tiled.fault(
     "divided in every tile",
     "You normalise the weights of each tile. Sum over all tiles, and divide once, at the end.",
     fails=NUMBERS,
-    mix=lambda weights, values: weights / weights.sum(-1, keepdim=True) @ values,
+    mix=lambda weights, values, total: weights / weights.sum(-1, keepdim=True) @ values,
 )
 for faults, tests in ((tiled, NUMBERS), (fixed, None)):
     faults.fault(
@@ -380,6 +390,13 @@ for faults, tests in ((tiled, NUMBERS), (fixed, None)):
         "You divide the result so far after each tile, earlier tiles again and again. Divide once.",
         fails=tests,
         each=divided,
+        finish=lambda output, total: output,
+    )
+    faults.fault(
+        "each tile is divided by the sum so far",
+        "You divide a tile when you add it. The sum is not complete then: divide once, at the end.",
+        fails=tests,
+        mix=lambda weights, values, total: weights @ values / total[..., None],
         finish=lambda output, total: output,
     )
 for name, message, ending in (
@@ -435,7 +452,7 @@ def closed_lanes(scores, first, start, keys):
 def kernel_flash(
     query, key, value, *, programs=lambda length: -(-length // B), score=scaled, close=closed_lanes,
     walk=lambda first, keys: range(0, min(first + B, keys), B), maximum=highest,
-    rescale_sum=shrunk, rescale_output=shrunk, finish=divided,
+    power=lambda x: x.exp(), rescale_sum=shrunk, rescale_output=shrunk, finish=divided,
 ):  # fmt: skip
     """The right answer in steps; a fault replaces one of them."""
     output, keys = torch.zeros_like(query), len(key)
@@ -450,7 +467,7 @@ def kernel_flash(
             k[:count], v[:count] = key[start : start + B], value[start : start + B]
             scores = close(score(rows, k, v), first, start, keys)
             new = maximum(top, scores)
-            weights, rescale = (scores - new[:, None]).exp(), (top - new).exp()
+            weights, rescale = power(scores - new[:, None]), power(top - new)
             total = rescale_sum(total, rescale) + weights.sum(dim=1)
             mixture = rescale_output(mixture, rescale[:, None]) + weights @ v
             top = new
@@ -643,6 +660,17 @@ tiles.fault(
     ends=lambda first, length, tile: first + tile - 1,
     **RAGGED,
 )
+
+
+@tiles("the numbers of the tiles are compared")
+def kinds_by_number(query_length, key_length, query_tile, key_tile):
+    """You compare the numbers of two tiles. Tiles of queries and of keys may differ in size, and the
+    last ones are smaller: compare positions.
+    """
+    row = torch.arange(-(-query_length // query_tile))[:, None]
+    column = torch.arange(-(-key_length // key_tile))
+    return (column <= row).long() + (column < row).long()
+
 
 # --- flash_backward ----------------------------------------------------------------------------
 

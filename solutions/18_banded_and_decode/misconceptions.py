@@ -1,5 +1,6 @@
 """Wrong answers on the way to bands, pieces and pages: name, message, the tests they fail."""
 
+import itertools
 import math
 
 import torch
@@ -298,14 +299,16 @@ sliding.fault(
     fails=NUMBERS[1:],
     mix=lambda scores, seen, value: (scores.softmax(-1) * seen) @ value,
 )
-sliding.fault(
-    "no maximum",
-    "You take the exponentials of the scores themselves. In float32 they overflow above 88.",
-    fails=("large",),
-    mix=lambda scores, seen, value: (
-        (scores.exp() * seen) @ value / (scores.exp() * seen).sum(-1, keepdim=True)
-    ),
-)
+for logarithm in (lambda scores: scores.logsumexp(-1), lambda scores: scores.exp().sum(-1).log()):
+    sliding.fault(
+        "no maximum",
+        "You take the exponentials of the scores themselves. In float32 they overflow above 88.",
+        fails=("large",),
+        mix=lambda scores, seen, value: (
+            (scores.exp() * seen) @ value / (scores.exp() * seen).sum(-1, keepdim=True)
+        ),
+        logarithm=logarithm,
+    )
 sliding.fault(
     "tiles joined in reverse",
     "Your tiles are joined in reverse. The first tile has the first queries.",
@@ -449,6 +452,12 @@ merging.fault(
     guard=lambda top: top,
 )
 merging.fault(
+    "the largest piece alone",
+    """The shares of the pieces are e^(their lse - the joined lse), and sum to one. You keep only the
+    largest piece, in both results.""",
+    power=lambda x: (x == 0).to(x.dtype),
+)
+merging.fault(
     "powers of two",
     "Your shares are powers of 2. The log-sum-exps are natural logarithms: use e.",
     power=torch.exp2,
@@ -465,6 +474,7 @@ for name, told, logarithm in (
         "the logarithm without the maximum",
         lambda lses, shift, total: natural(lses, torch.zeros_like(shift), total),
     ),
+    ("the largest log-sum-exp", "the largest log-sum-exp", lambda lses, shift, total: shift),
     ("the log-sum-exp of the first piece", "that of the first piece", lambda lses, *_: lses[0]),
     ("the log-sum-exp of the last piece", "that of the last piece", lambda lses, *_: lses[-1]),
     ("the mean of the log-sum-exps", "a mean of logarithms", lambda lses, *_: lses.mean(0)),
@@ -567,6 +577,7 @@ def paged_calls(draw):
     ):
         parts = pool(draw, lengths, page_size, heads, 4, 3)
         yield call(draw.normal(len(lengths), heads * group, 4), *parts)
+    yield call(draw.normal(1, 1, 4), *pool(draw, (9,), 8, 1, 4, 3))
     # and one text whose last slot is no number
     query, (keys, values, table, lengths) = draw.normal(1, 1, 4), pool(draw, (5,), 2, 1, 4, 3)
     keys[table[0, 2], 1] = values[table[0, 2], 1] = torch.nan
@@ -769,19 +780,28 @@ pages.fault(
 # --- the repair and the test -------------------------------------------------------------------
 
 
+def of_size(size, count):
+    return [slice(piece * size, (piece + 1) * size) for piece in range(count)]
+
+
+def rounded_up(keys, count):
+    size = -(-keys // count)
+    return of_size(size, -(-keys // size))
+
+
+def even(keys, count):
+    return [part for part in torch.arange(keys).tensor_split(count) if len(part)]
+
+
 def split(
-    query, key, value, pieces, *, size_of=lambda keys, count: -(-keys // count),
+    query, key, value, pieces, *, parts_of=rounded_up,
     shares_of=lambda lses, sizes: lses.softmax(0), part_sum=lambda scores: scores.logsumexp(-2),
     values_of=lambda part, count: part,
 ):  # fmt: skip
     """The right answer in steps; a fault replaces one of them."""
-    size = size_of(key.shape[-2], pieces)
     outputs, lses, sizes = [], [], []
-    for piece in range(pieces):
-        part = slice(piece * size, (piece + 1) * size)
+    for part in parts_of(key.shape[-2], pieces):
         keys = key[..., part, :]
-        if not keys.shape[-2] and size * pieces >= key.shape[-2]:
-            break
         scores = keys @ query[..., None] / query.shape[-1] ** 0.5
         of_part = value[..., values_of(part, keys.shape[-2]), :]
         outputs.append((scores.softmax(-2) * of_part).sum(-2))
@@ -801,7 +821,7 @@ def split_calls(draw):
         yield call(*three, draw.normal(*lead, keys, 2), pieces)
 
 
-DROPPED = {"size_of": lambda keys, count: keys // count}
+DROPPED = {"parts_of": lambda keys, count: of_size(keys // count, count)}
 ALIKE = {"shares_of": lambda lses, sizes: torch.ones_like(lses) / len(lses)}
 fixed.fault(
     "both faults are still there",
@@ -810,46 +830,55 @@ fixed.fault(
     **DROPPED,
     **ALIKE,
 )
-fixed.fault(
-    "the pieces are still averaged",
-    "All keys are read now. But each piece still counts the same, whatever its scores are.",
-    **ALIKE,
-)
-for size_of in (DROPPED["size_of"], lambda keys, count: max(1, keys // count)):
+for parts_of in (DROPPED["parts_of"], lambda keys, n: of_size(max(1, keys // n), min(n, keys))):
     fixed.fault(
         "the last keys are still dropped",
         "The pieces have their shares now. But you never read keys that do not fill a piece.",
         fails=("ragged",),
-        size_of=size_of,
+        parts_of=parts_of,
     )
-for name, told, steps in (
+for parts_of, (name, told, steps) in itertools.product(
+    (rounded_up, even),
     (
-        "by the number of keys",
-        "the number of its keys",
-        {
-            "shares_of": lambda lses, sizes: (
-                (sizes / sizes.sum()).reshape(-1, *[1] * (lses.ndim - 1)).to(lses) + 0 * lses
-            )
-        },
-    ),
-    (
-        "without exponentials",
-        "its log-sum-exp itself",
-        {"shares_of": lambda lses, sizes: lses / lses.sum(0)},
-    ),
-    ("by the largest score", "its largest score", {"part_sum": lambda s: s.amax(-2)}),
-    ("by the sum of the scores", "the sum of its scores", {"part_sum": lambda s: s.sum(-2)}),
-    ("by the mean score", "the mean of its scores", {"part_sum": lambda s: s.mean(-2)}),
-    ("upside down", "minus its log-sum-exp", {"shares_of": lambda lses, sizes: (-lses).softmax(0)}),
-    (
-        "for the largest piece alone",
-        "whether it is the largest",
-        {"shares_of": lambda lses, sizes: (lses == lses.amax(0)).to(lses.dtype)},
+        ("alike", "nothing: all of them count the same", ALIKE),
+        (
+            "by the number of keys",
+            "the number of its keys",
+            {
+                "shares_of": lambda lses, sizes: (
+                    (sizes / sizes.sum()).reshape(-1, *[1] * (lses.ndim - 1)).to(lses) + 0 * lses
+                )
+            },
+        ),
+        (
+            "without exponentials",
+            "its log-sum-exp itself",
+            {"shares_of": lambda lses, sizes: lses / lses.sum(0)},
+        ),
+        ("by the largest score", "its largest score", {"part_sum": lambda s: s.amax(-2)}),
+        ("by the sum of the scores", "the sum of its scores", {"part_sum": lambda s: s.sum(-2)}),
+        ("by the mean score", "the mean of its scores", {"part_sum": lambda s: s.mean(-2)}),
+        (
+            "upside down",
+            "minus its log-sum-exp",
+            {"shares_of": lambda lses, sizes: (-lses).softmax(0)},
+        ),
+        (
+            "for the largest piece alone",
+            "whether it is the largest",
+            {"shares_of": lambda lses, sizes: (lses == lses.amax(0)).to(lses.dtype)},
+        ),
+        (
+            "that do not sum to one",
+            "the largest of them",
+            {"shares_of": lambda s, n: (s - s.amax(0)).exp()},
+        ),
     ),
 ):
     fixed.fault(
         f"shares {name}",
         f"The share of a piece depends on {told}. It is e^(its log-sum-exp), divided by the sum.",
+        parts_of=parts_of,
         **steps,
     )
 fixed.fault(

@@ -7,14 +7,14 @@ from attn_course.probes import variant
 
 @variant(of="banded_scores")
 def band_by_shifts(query, key, half):
-    # the keys are shifted, with a flag that says where one is
+    # the keys are shifted
     length = query.shape[-2]
     padded = torch.nn.functional.pad(key, (0, 0, half, half))
-    real = torch.nn.functional.pad(torch.ones(length, dtype=torch.bool), (half, half))
     columns = []
     for c in range(2 * half + 1):
         products = torch.einsum("...le,...le->...l", query, padded[..., c : c + length, :])
-        columns.append(torch.where(real[c : c + length], products, -torch.inf))
+        place = torch.arange(length) + c - half
+        columns.append(products.where((place >= 0) & (place < length), -torch.inf))
     return torch.stack(columns, dim=-1)
 
 

@@ -127,6 +127,10 @@ probe.equals(asks, keys, list(torch.eye(3).split(1)))
 probe.equals(asks, keys[::-1], list(torch.eye(3).split(1)))
 ### BEGIN HIDDEN TESTS
 probe.equals(*([x.double() for x in part] for part in shards_of(probe, [2, 2, 2], factor=15.0)))
+# two rows on each device, whose scores are hundreds apart
+rows = [torch.tensor([[2.0, 0.0, 0.0, 0.0], [-2.0, 0.0, 0.0, 0.0]])] * 3
+keys = list((200 + torch.arange(6.0)).reshape(3, 2, 1) * torch.eye(1, 4))
+probe.equals(rows, keys, list(torch.eye(6).split(2)))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "ring_attention-memory", "grade": true, "points": 2}

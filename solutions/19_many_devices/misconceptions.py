@@ -98,8 +98,8 @@ def block_of(scores, value):
 
 def ring(
     query_shards, key_shards, value_shards, is_causal=False, *, steps=range, one=block_of,
-    owner_at=lambda rank, step, world_size: (rank - step) % world_size, value_of=None,
-    position=lambda rank, lengths: sum(lengths[:rank]), closed=lambda row, column: column > row,
+    owner_at=lambda rank, step, world_size: (rank - step) % world_size, key_of=None, value_of=None,
+    position=lambda device, lengths, own: sum(lengths[:device]), closed=lambda row, column: column > row,
     scaled=lambda scores, query, value: scores * query.shape[-1] ** -0.5, join=merge,
     arrange=lambda outputs: outputs,
 ):  # fmt: skip
@@ -112,10 +112,13 @@ def ring(
         for step in steps(world_size):
             owner = owner_at(rank, step, world_size)
             value = value_shards[(value_of or owner_at)(rank, step, world_size)]
-            scores = scaled(query @ key_shards[owner].mT, query, value)
+            key = key_shards[(key_of or owner_at)(rank, step, world_size)]
+            scores = scaled(query @ key.mT, query, value)
             if is_causal:
-                row = torch.arange(scores.shape[-2])[:, None] + position(rank, lengths)
-                column = torch.arange(scores.shape[-1]) + position(owner, lengths)
+                row = torch.arange(scores.shape[-2])[:, None] + position(
+                    rank, lengths, lengths[rank]
+                )
+                column = torch.arange(scores.shape[-1]) + position(owner, lengths, lengths[rank])
                 scores = scores.masked_fill(closed(row, column), -torch.inf)
             part, part_lse = one(scores, value)
             output, lse = join([output, part], [lse, part_lse])
@@ -131,7 +134,7 @@ rings = WrongAnswers("ring_attention", tests=(*RING, "memory"), right=ring)
 @witnesses(of="ring_attention")
 def ring_calls(draw):
     for lengths, lead in (
-        *(([2, 2], ()), ([3, 3, 3], (2,)), ([1, 3, 2], ()), ([2, 2, 2, 2], ()), ([4], ())),
+        *(([2, 2], ()), ([3, 3, 3], (2,)), ([2, 5, 1, 3], ()), ([2, 2, 2, 2], ()), ([4], ())),
     ):
         parts = [[2 * draw.normal(*lead, n, 3) for n in lengths] for _ in range(2)]
         parts.append([draw.normal(*lead, n, 2) for n in lengths])
@@ -182,6 +185,7 @@ for name, message, fails, join in (
     )
 for name, message, steps in (
     ("the last block never comes", "Yours are P - 1.", lambda size: range(max(1, size - 1))),
+    ("the own block never comes", "Yours begin at 1.", lambda size: range(1, max(2, size))),
     ("only the own block", "Yours is one.", lambda world_size: range(1)),
     ("one step too many", "Yours are P + 1.", lambda world_size: range(world_size + 1)),
 ):
@@ -197,15 +201,20 @@ rings.fault(
     fails=("by_hand", "values", "causal", "uneven"),
     owner_at=lambda rank, step, world_size: (rank - 2 * step) % world_size,
 )
-for name, message, value_of in (
-    ("values go round the other way", "other way", lambda rank, step, size: (rank + step) % size),
-    ("the own values for all keys", "own values always", lambda rank, step, size: rank),
+for name, message, steps in (
+    (
+        "values go round the other way",
+        "other way",
+        {"value_of": lambda rank, step, size: (rank + step) % size},
+    ),
+    ("the own values for all keys", "own values always", {"value_of": lambda rank, *_: rank}),
+    ("the own keys for all values", "own keys always", {"key_of": lambda rank, *_: rank}),
 ):
     rings.fault(
         name,
         f"Your values and keys are not of the same device ({message}). They travel together.",
         fails=RING if "own" in name else ("values", "causal", "uneven", "large"),
-        value_of=value_of,
+        **steps,
     )
 MASK = "Position i of the *sequence* attends to the positions 0 to i. {}"
 for name, message, fails, steps in (
@@ -219,7 +228,7 @@ for name, message, fails, steps in (
         "each block has its own mask",
         "You count from 0 in each block.",
         CAUSAL,
-        {"position": lambda rank, lengths: 0},
+        {"position": lambda *_: 0},
     ),
     (
         "later devices are left out, the own block is open",
@@ -249,17 +258,21 @@ for name, message, fails, steps in (
         "all shards are taken as equally long",
         "Shards may differ in length.",
         ("uneven",),
-        {"position": lambda rank, lengths: rank * lengths[0]},
+        {"position": lambda device, lengths, own: device * lengths[0]},
     ),
 ):
     rings.fault(name, MASK.format(message), fails=fails, **steps)
 # shards that are as long as the own one, or as the other's
-rings.fault(
-    "all shards are taken as equally long",
-    MASK.format("Shards may differ in length."),
-    fails=("uneven",),
-    position=lambda rank, lengths: rank * lengths[rank],
-)
+for position in (
+    lambda device, lengths, own: device * lengths[device],
+    lambda device, lengths, own: device * own,
+):
+    rings.fault(
+        "all shards are taken as equally long",
+        MASK.format("Shards may differ in length."),
+        fails=("uneven",),
+        position=position,
+    )
 for name, message, scaled in (
     ("no scale", "plain products", lambda scores, query, value: scores),
     ("divided by E", "divided by E", lambda scores, query, value: scores / query.shape[-1]),
@@ -302,8 +315,9 @@ rings.fault(
 )
 
 
-def rescaled(query_shards, key_shards, value_shards, is_causal, total, output):
-    """With a running maximum in place of a log-sum-exp: ``total`` and ``output`` say what is rescaled."""
+def rescaled(query_shards, key_shards, value_shards, is_causal, total, output, each=False):
+    """With a running maximum in place of a log-sum-exp: ``total`` and ``output`` say what is rescaled,
+    ``each`` whether each step divides."""
     results, starts = [], [0]
     for shard in query_shards:
         starts.append(starts[-1] + shard.shape[-2])
@@ -320,8 +334,9 @@ def rescaled(query_shards, key_shards, value_shards, is_causal, total, output):
             rescale, parts = (top - new).exp(), (scores - new).exp()
             whole = whole * (rescale if total else 1) + parts.sum(-1, keepdim=True)
             mixture = mixture * (rescale if output else 1) + parts @ value_shards[owner]
+            mixture = mixture / whole if each else mixture
             top = new
-        results.append(mixture / whole)
+        results.append(mixture if each else mixture / whole)
     return results
 
 
@@ -329,6 +344,14 @@ def rescaled(query_shards, key_shards, value_shards, is_causal, total, output):
 def ring_output_kept(query_shards, key_shards, value_shards, is_causal=False):
     """Your maximum grows, and the output stays as it is. Multiply it by e^(old - new), as the sum."""
     return rescaled(query_shards, key_shards, value_shards, is_causal, True, False)
+
+
+@rings("divided again at every step", fails=RING[1:])
+def ring_divided(query_shards, key_shards, value_shards, is_causal=False):
+    """You divide the result so far at each step, earlier blocks again and again. Divide once, at the
+    end.
+    """
+    return rescaled(query_shards, key_shards, value_shards, is_causal, True, True, each=True)
 
 
 @rings("the sum is not rescaled", fails=RING)

@@ -52,9 +52,11 @@ def ring_with_running_sums(query_shards, key_shards, value_shards, is_causal=Fal
         top = query.new_full(query.shape[:-1], -1e30)
         total = torch.zeros_like(top)
         mixture = query.new_zeros(*query.shape[:-1], value_shards[0].shape[-1])
-        for owner, (key, value) in enumerate(zip(key_shards, value_shards, strict=True)):
+        for step in range(len(query_shards)):
+            owner = (rank - step) % len(query_shards)
             if is_causal and owner > rank:
-                break
+                continue
+            key, value = key_shards[owner], value_shards[owner]
             scores = query @ key.mT / math.sqrt(query.shape[-1])
             row = torch.arange(query.shape[-2])[:, None] + starts[rank]
             allowed = row >= torch.arange(key.shape[-2]) + starts[owner]

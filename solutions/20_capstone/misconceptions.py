@@ -30,6 +30,7 @@ def paired_calls(draw):
         ((5, 0, 2, 7), (2, 7, 0, 4)),
         ((1, 2, 3, 4), (9, 4, 2, 1)),
         ((4, 6, 5), (6, 5, 4)),
+        ((10, 9, 2), (2, 10, 9)),
     ):
         yield call(
             dict(zip(hero, draw.normal(len(hero)).tolist(), strict=True)),
@@ -160,6 +161,12 @@ for nothing in (None, 1.0):
         tail=lambda n, k: tail_of(n, k - 1),
         nothing=nothing,
     )
+    signs.fault(
+        "the tail begins at 1",
+        "Your sum runs from 1. All signs alike is a case too: it runs from 0.",
+        tail=lambda n, k: tail_of(n, k) - 1,
+        nothing=nothing,
+    )
 signs.fault(
     "the tail ends too late",
     "Your sum goes one count beyond the rarer sign. It ends there.",
@@ -201,7 +208,8 @@ def weights(n, count, first=1):
 
 
 def lucky(values, count, *, order=sorted, weigh=weights, of=lambda count: count):
-    return sum(x * w for x, w in zip(order(values), weigh(len(values), of(count)), strict=True))
+    ordered = order(values)
+    return sum(x * w for x, w in zip(ordered, weigh(len(ordered), of(count)), strict=True))
 
 
 best = WrongAnswers("expected_best", tests=("by_hand", "more"), right=lucky)
@@ -211,16 +219,22 @@ best = WrongAnswers("expected_best", tests=("by_hand", "more"), right=lucky)
 def best_calls(draw):
     for size, count in ((3, 4), (5, 2), (4, 13), (6, 3), (2, 5)):
         yield call(draw.normal(size).tolist(), count)
+    yield call([0.5, 0.25, 0.5, 0.75], 2)
 
 
 for name, message, order in (
     ("the values as they stand", "Yours are in the order in which they come.", list),
     ("descending", "Yours descend.", lambda values: sorted(values, reverse=True)),
+    (
+        "equal results count once",
+        "Yours lack a value that came twice.",
+        lambda values: sorted(set(values)),
+    ),
 ):
     best.fault(
         name,
         f"The weights belong to the values in ascending order. {message}",
-        fails=("more",) if order is list else None,
+        fails=None if name == "descending" else ("more",),
         order=order,
     )
 for name, message, of in (
@@ -267,10 +281,10 @@ def best_of_subsets(values, count):
 # --- verdict -----------------------------------------------------------------------------------
 
 
-def side_of(differences, of, level, count=counts):
+def side_of(differences, of, level, count=counts, **steps):
     moved = [d - of for d in differences]
     plus, minus = count(moved)
-    if signed(moved, count=count) > level:
+    if signed(moved, count=count, **steps) > level:
         return "open"
     return "above" if plus > minus else "below"
 
@@ -308,6 +322,11 @@ CASES = (
     ([0.04, 0.03, 0.01, 0.02, 0.04, 0.9], 0.05, 0.3),
     ([0.06, 0.07, 0.06, -0.9, 0.08, 0.06, 0.07, 0.09], 0.05, 0.1),
     ([0.2, -0.1, 0.3, 0.1, 0.4, -0.2], 0.05, 0.1),
+    ([0.01, 0.015, 0.005, 0.01, 0.012], -0.02, 0.1),
+    ([-0.01, -0.02, -0.01, -0.03, -0.02], 0.05, 0.1),
+    ([0.0, 0.1, 0.2, 0.3, 0.2, 0.1], 0.0, 0.1),
+    ([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.1, 0.2, 0.3, 0.2, 0.1], 0.0, 0.1),
+    ([0.0, 0.0, -0.1, -0.2, -0.3, -0.2, -0.1], 0.0, 0.1),
     ([0.3, 0.3, 0.2, 0.3], 0.5, 0.1),
     ([0.02, 0.01, -0.01, -0.02, 0.02], 0.05, 0.1),
     ([0.02, 0.01, -0.01, 0.03, 0.02], 0.05, 0.1),
@@ -344,6 +363,18 @@ for name, message, fails, word in (
         lambda m, z: "false" if m == "open" and z != "above" else naming(m, z),
     ),
     (
+        "whatever is not settled is called false",
+        'An undecided margin is "not settled".',
+        None,
+        lambda m, z: "false" if m == "open" else naming(m, z),
+    ),
+    (
+        "the test against 0 is asked first",
+        'Above the margin is "true", whatever the test against 0 says.',
+        None,
+        lambda m, z: "not settled" if z == "open" else naming(m, z),
+    ),
+    (
         "not settled is called partly",
         'An undecided margin is "not settled", also above 0.',
         ("cases",),
@@ -368,12 +399,13 @@ for name, message, fails, shift in (
         fails=fails,
         shift=shift,
     )
-verdicts.fault(
-    "the level is always 0.1",
-    "You compare p with 0.1. The level is an argument.",
-    limit=lambda level: 0.1,
-    **HARD,
-)
+for level in (0.1, 0.05):
+    verdicts.fault(
+        f"the level is always {level}",
+        f"You compare p with {level}. The level is an argument.",
+        fails=("cases",) if level == 0.1 else None,
+        limit=lambda _, level=level: level,
+    )
 verdicts.fault(
     "p must be below the level",
     "Your p must be below the level. A p that equals the level decides, too.",
@@ -418,6 +450,28 @@ for name, message, fails, place in (
         ("cases",),
         lambda d, of, level: side_of(
             d, of, level, lambda m: (sum(x >= 0 for x in m), counts(m)[1])
+        ),
+    ),
+    (
+        "a tie counts as a minus",
+        "Differences of exactly 0 are dropped.",
+        ("cases",),
+        lambda d, of, level: side_of(
+            d, of, level, lambda m: (counts(m)[0], sum(x <= 0 for x in m))
+        ),
+    ),
+    (
+        "the number of seeds keeps its ties",
+        "Differences of exactly 0 are dropped.",
+        ("cases",),
+        lambda d, of, level: side_of(d, of, level, seeds=lambda m, plus, minus: len(m)),
+    ),
+    (
+        "the median decides the side",
+        "Many ties hide the more frequent sign from the median.",
+        ("cases",),
+        lambda d, of, level: (
+            "open" if side_of(d, of, level) == "open" else "above" if median(d) > of else "below"
         ),
     ),
     (

@@ -34,13 +34,14 @@ def sign_by_all_tosses(differences):
 
 
 @variant(of="sign_test")
-def sign_by_steps(differences):
-    signs = [d > 0 for d in differences if d]
-    chance = [1.0]  # of 0, 1, 2 ... plus signs
-    for _ in signs:
-        chance = [(a + b) / 2 for a, b in zip([0.0, *chance], [*chance, 0.0], strict=True)]
-    rarer = min(sum(signs), len(signs) - sum(signs))
-    return min(1.0, sum(chance[: rarer + 1]) + sum(chance[len(signs) - rarer :]))
+def sign_of_those_that_are_kept(differences):
+    kept = [d for d in differences if d != 0]
+    n = len(kept)
+    if n == 0:
+        return 1.0
+    plus = sum(d > 0 for d in kept)
+    ways = sum(math.comb(n, i) for i in range(min(plus, n - plus) + 1))
+    return min(1.0, 2 * ways / 2**n)
 
 
 @variant(of="expected_best")
@@ -85,7 +86,11 @@ def verdict_by_table(differences, margin, level=0.1):
     def side(of):
         if chance(differences, of) > level:
             return "open"
-        return "above" if statistics.median(differences) > of else "below"
+        return (
+            "above"
+            if sum(d > of for d in differences) > sum(d < of for d in differences)
+            else "below"
+        )
 
     table = {("above", side(0.0)): "true", ("below", "above"): "partly"}
     against = side(margin)

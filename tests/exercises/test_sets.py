@@ -18,7 +18,9 @@ from sets import SLUGS, misconceptions, release, source, variants
 from trial import Trial
 
 from attn_course.exercises.source import regions
+from attn_course.probes.catalogue import model_answer
 from attn_course.probes.memo import remembering
+from attn_course.probes.slips import slips
 
 #: One seed in every run; the nightly run names more.
 SEEDS = tuple(int(seed) for seed in os.environ.get("ATTN_SETS_SEEDS", "0").split())
@@ -152,6 +154,15 @@ def test_untouched_release_earns_nothing_and_says_not_started(slug):
 def test_the_catalogue_and_the_variants_load(slug):
     assert misconceptions(slug)
     assert variants(slug)
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_small_changes_of_every_right_answer_can_be_made(slug):
+    for of in {one.of for one in misconceptions(slug)}:
+        answers = [model_answer(slug, of), *(v.function for v in variants(slug) if v.of == of)]
+        answers += [one.right for one in misconceptions(slug) if one.of == of]
+        made = [slips(of, a, more=more) for a in {*answers} - {None} for more in (False, True)]
+        assert any(made), of
 
 
 def late_definitions(cell):

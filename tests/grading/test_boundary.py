@@ -329,6 +329,21 @@ def crossing(slug):
     return [one for one in found if not needs_closed(one, forbidden.get(one.of, ()))]
 
 
+@pytest.mark.parametrize(
+    ("cell", "score"), [("values = sorted(values)", 2.0), ("values.sort()", 0.0)]
+)
+def test_a_list_that_a_submission_changes_in_place_is_noticed(cell, score, zygote):
+    slug, of = "20_capstone", "expected_best"
+    weights = "(i / n) ** count - ((i - 1) / n) ** count"
+    text = f"""def {of}(values, count):
+    n = len(values)
+    {cell}
+    return sum(x * ({weights}) for i, x in enumerate(values, 1))"""
+    found = through_the_jail(slug, submitted(slug, of, text), zygote, of)
+    scores = {test.grade_id: test.score for test in found.tests}
+    assert scores == {"expected_best-by_hand": 1.0, "expected_best-more": score}
+
+
 @pytest.mark.parametrize("slug", SLUGS)
 def test_a_solution_earns_full_marks_through_the_jail(slug, zygote):
     result = through_the_jail(slug, nbformat.writes(source(slug)).encode(), zygote)

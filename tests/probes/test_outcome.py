@@ -51,6 +51,13 @@ def test_what_a_stub_is_given_is_not_copied(via):
     assert value.data_ptr() == stub.gave[0].data_ptr()
 
 
+@pytest.mark.parametrize("write", [list.sort, list.reverse, list.clear, lambda x: x.append(1.0)])
+def test_a_list_that_is_changed_in_place_is_noticed(write):
+    assert run(write, Call(([3.0, 1.0, 2.0],))).mutated
+    assert not run(lambda values: write(list(values)), Call(([3.0, 1.0, 2.0],))).mutated
+    assert run(lambda x: x.__setitem__(0, 1), Call(([ROW, ROW],))).mutated
+
+
 def test_a_stub_tells_of_what_the_other_side_wrote():
     assert run(Stub(wrote=True), Call((ROW,))).mutated
 

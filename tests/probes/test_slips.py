@@ -129,6 +129,68 @@ def test_a_single_number_has_small_changes_too(answer, name, install):
     assert found is None if name is None else name in (found or "")
 
 
+def mark(points, passed, *, best=lambda points: points > 8):
+    if not passed <= points:
+        return "failed"
+    return "excellent" if best(points) else "passed"
+
+
+def added(rows, *, factor=2):
+    total = 0 * rows[0]
+    for row in rows:
+        total = total + row
+        total = factor * total
+    return total.log() + 1
+
+
+marks = WrongAnswers("mark", tests=("values",), right=mark)
+sums = WrongAnswers("added", tests=("values",), right=added)
+marks.fault("nobody is excellent", "The best have a mark of their own.", best=lambda points: False)
+sums.fault("nothing is doubled", "The factor is left out.", factor=1)
+
+
+@witnesses(of="mark")
+def mark_calls(draw):
+    for points in (2, 5, 7, 8, 9, 10):
+        yield call(points, 5)
+
+
+@witnesses(of="added")
+def sum_calls(draw):
+    for count in (2, 3, 4):
+        yield call(draw.uniform(count, 3) + 1)
+
+
+@pytest.mark.parametrize(("answer", "name"), [
+    (lambda p, q: ("passed" if p > 8 else "excellent") if q <= p else "failed", "turned round"),
+    (lambda p, q: ("excellent" if p >= 8 else "passed") if q <= p else "failed", None),  # one text
+    (lambda p, q: ("excellent" if p > 8 else "passed") if q > p else "failed", "turned round"),
+])  # fmt: skip
+def test_an_answer_in_words_has_small_changes_too(answer, name, install):
+    found = named((marks, mark_calls), "mark", answer, mark, install)
+    assert found is None if name is None else name in (found or "")
+
+
+def other_sum(start=0, stop=None, early=False, inside=0):
+    def sum_of(rows):
+        total = torch.zeros(3)
+        for row in rows[start:stop]:
+            total = 2 * total + row if early else 2 * (total + row)
+        return (total + inside).log() + 1 - inside
+
+    return sum_of
+
+
+@pytest.mark.parametrize(("answer", "name"), [
+    (other_sum(start=1), "the first turn is left out"),
+    (other_sum(stop=-1), "the last turn is left out"),
+    (other_sum(early=True), "two steps in the other order"),
+    (other_sum(inside=1), "`log` of all of it"),
+])  # fmt: skip
+def test_turns_of_a_loop_and_their_order_are_told(answer, name, install):
+    assert name in (named((sums, sum_calls), "added", answer, added, install) or "")
+
+
 def test_a_dropped_minus_of_whole_numbers_is_a_sign_and_no_axis(install):
     found = named((tables, step_calls), "steps", lambda a, b: a[:, None] - b, steps, install)
     assert "sign is wrong" in (found or "")

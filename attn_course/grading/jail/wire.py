@@ -374,3 +374,9 @@ def floating(value: Any) -> list[Any]:
 def arrays(value: Any) -> list[Any]:
     """Tensors and arrays inside plain containers, in the order of the wire."""
     return [x for x in leaves(value) if isinstance(x, torch.Tensor | np.ndarray)]
+
+
+def noted(value: Any) -> list[str]:
+    """The plain numbers and texts inside plain containers, and how many of anything else."""
+    plain = (bool, int, float, str)
+    return [repr(x) if type(x) in plain else "" for x in leaves(value)]

@@ -96,9 +96,10 @@ class Worker:
         if helper := request.get("helper"):
             target = _Helped(helper, target, request["options"])
         watched = wire.arrays([args, kwargs])
-        before = [wire.digest(x) for x in watched]
+        before, noted = [wire.digest(x) for x in watched], wire.noted([args, kwargs])
         result = target(*args, **kwargs)
         changed = any(wire.digest(x) != old for x, old in zip(watched, before, strict=True))
+        changed = changed or wire.noted([args, kwargs]) != noted
         nan = target.watch.nan if isinstance(target, _Helped) else None
         return {"ok": result, "changed": changed, "nan": nan}
 
