@@ -109,6 +109,7 @@ _TOO_MUCH = (
     ("2 * _", "twice {}"),
     ("_ / 2", "half of {}"),
     ("_.square()", "the square of {}"),
+    ("_ ** 0.5", "the root of {}"),
     ("-_", "the negative of {}"),
     ("1 - _", "1 minus {}"),
     ("_ + 1", "{} plus 1"),
@@ -146,6 +147,8 @@ def _of_operation(node: ast.BinOp) -> Iterator[Edit]:
                 _same(node, right=ast.BinOp(right, ast.Mult(), ast.Constant(factor))),
                 ("another power"),
             )
+        if isinstance(right, ast.BinOp) and isinstance(right.op, ast.Div):
+            yield ast.BinOp(left, ast.Div(), right.right), "divided in place of a root"
         return
     yield from _without_brackets(node)
     missing = _MISSING.get(kind, "a factor is missing")
@@ -238,6 +241,9 @@ def _of_call(node: Any) -> Iterator[Edit]:
             ast.Call(ast.Attribute(only, "to", ast.Load()), [kind], []),
             "only the largest counts in place of a softmax",
         )
+    if name in ("topk", "sort", "argsort"):
+        other = ast.keyword("largest" if name == "topk" else "descending", ast.Constant(False))
+        yield _same(node, keywords=[other]), "the smallest in place of the largest"
     if name == "log" and args and isinstance(args[0], ast.Constant):
         yield _same(node, args=[ast.Constant(10)]), _BASE
     if name in ("tril", "triu") and len(args) < 2:
@@ -384,7 +390,7 @@ class _Places(ast.NodeVisitor):
             names = [n.id for n in ast.walk(target) if isinstance(n, ast.Name)]
             self.where = ", ".join(f"`{name}`" for name in names) if names else before
             if isinstance(node, ast.Assign):
-                if isinstance(target, ast.Name) and target.id in self.bound:
+                if not isinstance(target, ast.Name) or target.id in self.bound:
                     self.found.append((node, self.where))
                 self.bound.update(names)
                 self.groups[0] = [*self.groups[0], *(n for n in names if n not in self.groups[0])]
@@ -414,6 +420,10 @@ def _edits(node: Any, groups: list[list[str]]) -> Iterator[Edit]:
         yield from _of_call(node)
     elif isinstance(node, ast.Assign):
         yield ast.Pass(), "an assignment is left out"
+        to, value = node.targets[0], node.value
+        if isinstance(to, ast.Subscript) and isinstance(value, ast.Subscript):
+            turned = [_same(to, slice=value.slice)], _same(value, slice=to.slice)
+            yield ast.Assign(*turned), "moved to the other side"
     elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         for group in groups:
             if node.id in group:

@@ -65,10 +65,12 @@ def layer_norm(x, weight=None, bias=None, eps=1e-5):
 
 
 # %% nbgrader={"grade_id": "layer_norm-by_hand", "grade": true, "points": 1}
-# The vector of the text and two others; then with gain and bias.
+# The vector of the text and three others; then with gain and bias.
 probe = probes(layer_norm=layer_norm)
 three = torch.tensor([[1.0, 5.0], [8.0, 4.0], [-5.0, 7.0]])
 probe.gives(torch.tensor([[-1.0, 1.0], [1.0, -1.0], [-1.0, 1.0]]), three, eps=0.0)
+uneven = torch.tensor([3.0, 3.0, 3.0, 3.0, 8.0])  # mean 4, variance 4
+probe.gives(torch.tensor([-0.5, -0.5, -0.5, -0.5, 2.0]), uneven, eps=0.0)
 probe.gives(
     torch.tensor([[8.0, 23.0], [12.0, 17.0], [8.0, 23.0]]),
     three,

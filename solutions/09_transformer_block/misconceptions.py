@@ -113,13 +113,11 @@ for norm in (layer, rms):  # mistakes that both allow
     norm.fault(
         "mean of the absolute entries",
         "You take the mean of the absolute entries. The formula has the mean square.",
-        but=("by_hand",) if norm is layer else (),
         spread=lambda x, y, dims: y.abs().mean(dims, keepdim=True).square(),
     )
     norm.fault(
         "divided by the largest entry",
         "You divide by the largest absolute entry. The formula has the root mean square.",
-        but=("by_hand",) if norm is layer else (),
         spread=lambda x, y, dims: y.abs().amax(dims, keepdim=True).square(),
     )
     family(
