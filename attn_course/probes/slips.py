@@ -29,7 +29,7 @@ _GUARDS = (1e-6, 1e-8, 1e-9, 1e-10, 1e-12)
 _AXIS_TAKERS = frozenset(
     [
         *("sum", "mean", "amax", "amin", "max", "min", "argmax", "var", "std"),
-        *("softmax", "logsumexp", "cumsum", "flip", "stack", "cat"),
+        *("softmax", "log_softmax", "logsumexp", "cumsum", "flip", "stack", "cat"),
     ]
 )
 _MODULES = ("torch", "F", "np", "math")
@@ -242,8 +242,8 @@ def _of_call(node: Any) -> Iterator[Edit]:
             "only the largest counts in place of a softmax",
         )
     if name in ("topk", "sort", "argsort"):
-        other = ast.keyword("largest" if name == "topk" else "descending", ast.Constant(False))
-        yield _same(node, keywords=[other]), "the smallest in place of the largest"
+        smallest = ast.keyword("largest" if name == "topk" else "descending", ast.Constant(False))
+        yield _same(node, keywords=[smallest]), "the smallest in place of the largest"
     if name == "log" and args and isinstance(args[0], ast.Constant):
         yield _same(node, args=[ast.Constant(10)]), _BASE
     if name in ("tril", "triu") and len(args) < 2:
@@ -368,6 +368,7 @@ class _Places(ast.NodeVisitor):
 
     def __init__(self, function: ast.FunctionDef, where: str) -> None:
         self.found: list[tuple[ast.AST, str]] = []
+        self.axes: set[ast.AST] = set()  # changed as a whole: along another axis
         named = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
         steps = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
         self.groups = [named]
@@ -385,6 +386,8 @@ class _Places(ast.NodeVisitor):
 
     def generic_visit(self, node: ast.AST) -> None:
         before = self.where
+        if node in self.axes:
+            return
         if isinstance(node, ast.Assign | ast.AugAssign):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             names = [n.id for n in ast.walk(target) if isinstance(n, ast.Name)]
@@ -403,6 +406,11 @@ class _Places(ast.NodeVisitor):
             for statement in node.body:
                 self.visit(statement)
             return
+        elif isinstance(node, ast.keyword) and node.arg in ("dim", "axis"):
+            self.axes.add(node.value)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            last = node.args[-1:] if node.func.attr in _AXIS_TAKERS else ()
+            self.axes.update(arg for arg in last if isinstance(arg, ast.Constant | ast.UnaryOp))
         elif isinstance(node, ast.FunctionDef):
             self.where = f"`{node.name}`"
         elif isinstance(node, ast.Return):

@@ -47,10 +47,10 @@ def markov(logits):
 
 
 def countdown(token, state):
-    """A decoder step that says 3 as long as its state is above 1, then `eos` = 2."""
-    going_on = state[:, 0] > 1
+    """A decoder step that says 3, but `eos` = 2 where its state is above 0 and at most 1."""
+    ends = (state[:, 0] > 0) & (state[:, 0] <= 1)
     logits = torch.zeros(len(state), 5)
-    logits[torch.arange(len(state)), torch.where(going_on, 3, 2)] = 5.0
+    logits[torch.arange(len(state)), torch.where(ends, 2, 3)] = 5.0
     return logits, state - 1
 
 

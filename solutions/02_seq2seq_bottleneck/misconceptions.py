@@ -32,7 +32,8 @@ def markov(logits):
 
 def countdown(token, state):
     logits = torch.zeros(len(state), 5)
-    logits[torch.arange(len(state)), torch.where(state[:, 0] > 1, 3, 2)] = 5.0
+    ends = (state[:, 0] > 0) & (state[:, 0] <= 1)
+    logits[torch.arange(len(state)), torch.where(ends, 2, 3)] = 5.0
     return logits, state - 1
 
 
