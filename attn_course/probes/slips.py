@@ -80,7 +80,8 @@ _OPERATORS: tuple[tuple[type, type, str], ...] = (
 )
 _EDGE: dict[type, type] = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 _COMPLEMENT: dict[type, type] = {
-    ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq
+    ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
 }  # fmt: skip
 # What may be done too much to a value, `_` here, with the words for it.
 _TOO_MUCH = (

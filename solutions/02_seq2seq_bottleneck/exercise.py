@@ -277,7 +277,7 @@ probe = probes(greedy_decode=greedy_decode)
 probe.equals(countdown, torch.tensor([[3.0], [1.0]]), 1, 2, 6)
 ### BEGIN HIDDEN TESTS
 lengths = 1 + probe.permutation(6)[:4].double()
-probe.equals(countdown, lengths[:, None], 1, 2, 9)
+probe.equals(countdown, lengths[:, None], 1, 2, 9, pad=7)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "greedy_decode-cut_off", "grade": true, "points": 1}

@@ -252,7 +252,7 @@ greedy.fault(
 greedy.fault(
     "padding is always 0",
     "You fill with 0 and not with the argument `pad`.",
-    fails=("other_ids",),
+    fails=("rows_end_apart", "other_ids"),
     fill=lambda pad: 0,
 )
 greedy.fault(
