@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from attn_course.exercises.sealed import with_scipy
+from attn_course.exercises.sealed import with_peers
 
 LOOK = {"look": True}  # metadata of a cell that shows something, and grades nothing
 _VERSION = re.compile(r"\d[\w.+-]{0,39}")
@@ -187,7 +187,7 @@ def load_assignment(data: bytes, slug: str) -> Assignment:
         elif is_code and grade:
             tests.append(TestCell(grade_id, float(meta["points"]), source))
         elif is_code and solution:
-            refused = with_scipy(cell["metadata"].get("attn_course", {}).get("forbidden", ()))
+            refused = with_peers(cell["metadata"].get("attn_course", {}).get("forbidden", ()))
             for name, returns in (defined(source) or {grade_id: False}).items():
                 found.solutions[name] = grade_id
                 found.forbidden[name] = refused

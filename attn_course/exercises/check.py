@@ -189,7 +189,7 @@ def _messages(job: object, seed: str, timeout: float) -> Iterator[tuple[str, str
             stdin=given,
             stdout=subprocess.PIPE,
             stderr=noise,
-            env={**os.environ, _SEED: seed, "MPLBACKEND": "Agg"},
+            env={**os.environ, _SEED: seed, "MPLBACKEND": "Agg", "TORCH_COMPILE_DISABLE": "1"},
         )
         with process:
             try:

@@ -24,6 +24,10 @@ OPEN = tuple(f"{COURSE}.{part.removesuffix('.py').replace('/', '.')}" for part i
 AUTOGRAD = "autograd"
 IMPORT = "import "
 SCIPY = f"{IMPORT}scipy"
+# Modules that have calls of torch once more, in Python or in kernels of their own.
+PEERS = ("scipy", "sklearn", "transformers", "torch.ao.nn.quantizable", "torch.onnx.ops")
+ATTENTION = "scaled_dot_product"
+FLEX = ("flex_attention", "math_attention")  # the same once more
 
 
 class ForbiddenShortcut(RuntimeError):
@@ -92,7 +96,7 @@ def is_below(name: str, *packages: str) -> bool:
 
 def is_open(name: str) -> bool:
     """Whether a module is a part of the course that an answer may use."""
-    return is_below(name, *OPEN)
+    return name == COURSE or is_below(name, *OPEN)
 
 
 @contextlib.contextmanager
@@ -107,10 +111,19 @@ def closed(more: Sequence[SealedFinder] = ()) -> Iterator[None]:
     names = [n for n in sys.modules if n.startswith(roots) and any(f.covers(n) for f in finders)]
     before = {name: sys.modules[name] for name in names}
     sys.modules.update({name: Sealed(name) for name in before})
+    attributes = []  # of modules that stay open
+    for name, module in before.items():
+        parent, _, last = name.rpartition(".")
+        held = vars(sys.modules[parent]) if parent in sys.modules and parent not in before else {}
+        if held.get(last) is module:
+            attributes.append((held, last, module))
+            held[last] = sys.modules[name]
     sys.meta_path[:0] = finders
     try:
         yield
     finally:
+        for held, last, module in attributes:
+            held[last] = module
         for finder in finders:
             sys.meta_path.remove(finder)
         for name in [name for name, module in sys.modules.items() if type(module) is Sealed]:
@@ -118,8 +131,10 @@ def closed(more: Sequence[SealedFinder] = ()) -> Iterator[None]:
         sys.modules.update(before)
 
 
-def with_scipy(names: Iterable[str]) -> tuple[str, ...]:
-    """``names``, and SciPy where a call of torch is among them: it has most of them once more."""
-    found = tuple(names)
+def with_peers(names: Iterable[str]) -> tuple[str, ...]:
+    """``names``, and what has the same once more where SciPy or a call of torch is among them."""
+    found = list(names)
     called = [name for name in found if name != AUTOGRAD and not name.startswith(IMPORT)]
-    return tuple(dict.fromkeys([*found, *([SCIPY] if called else [])]))
+    found += [IMPORT + name for name in PEERS] if called or SCIPY in found else []
+    found += FLEX if any(ATTENTION in name for name in called) else ()
+    return tuple(dict.fromkeys(found))

@@ -7,8 +7,8 @@ with their files. In ``check`` the process is the learner's own and holds the te
 the calls are refused as long as a learner's function runs (:func:`guarded`). Forms of a name:
 
 - ``softmax``, ``torch.softmax``, ``torch.nn.functional.softmax``: all operators of torch so named,
-  also with a leading underscore, and what torch has under that name in Python
-- ``aten::*softmax*``: operators, with wildcards, in all of torch's libraries of kernels
+  also with a leading underscore, and what torch and numpy have under that name in Python
+- ``aten::*softmax*``: the same with wildcards, in all of torch's libraries of kernels
 - ``numpy.exp``: a name of a module other than torch
 - ``import scipy``: a module, closed as ``attn_course.reference`` is
 - ``autograd``: all of torch's derivatives
@@ -34,6 +34,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -45,15 +46,20 @@ else:  # in the jail, beside the jail's own files
 
 AUTOGRAD, IMPORT = sealed.AUTOGRAD, sealed.IMPORT
 WORDS = "this question asks you to write it yourself: using {} is not allowed here"
-PYTHON_HOMES = (  # where torch keeps functions of Python
+PYTHON_HOMES = (  # where functions of Python are, and those of numpy
     *("torch", "torch.nn.functional", "torch.nn.utils.clip_grad"),
-    *("torch.functional", "torch.special", "torch.linalg"),
+    *("torch.functional", "torch.special", "torch.linalg", "numpy"),
+    *("torch.nn.attention.flex_attention", "torch._higher_order_ops.flex_attention"),
 )
 # Torch's libraries of kernels: what ``aten`` has under a name, others have for some tensors again.
 LIBRARIES = ("aten", "mkl", "mkldnn", "mkldnn_prepacked", "onednn", "quantized", "_quantized")
+OWN = tuple(f"{library}::" for library in (*LIBRARIES, "prim", "prims"))
+CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+ONNX = "onnx::*"  # operators that are written in Python
 DERIVATIVES = ("aten::_backward", "aten::_make_dual", "aten::_fw_primal")
 ENTRIES = ("aten::grad", "aten::backward", *DERIVATIVES)  # also of what is no operator
 WRITTEN_OUT = ("torch._refs", "torch._decomp")  # torch's own operators once more, in Python
+WRITTEN_LATER = ("torch._decomp.decompositions_for_rng", "torch._decomp.decompositions_for_jvp")
 BACKENDS = ("CPU", "SparseCPU", "SparseCsrCPU", "QuantizedCPU", "NestedTensorCPU", "MkldnnCPU")
 GRAPHS = ("_jit_to_static", "parse_ir")  # their kernels are beside the dispatcher's
 SCRIPT = ("_jit_", "_create_function", "parse_ir", "import_ir", "_import_ir", "_load_for")
@@ -73,13 +79,24 @@ def _operators_of(name: str) -> list[str]:
     return [f"aten::{lead}{last}" for lead in ("", "_", "special_", "linalg_")]
 
 
-def _in_python(name: str, *more: Any) -> list[Any]:
-    """What a name stands for in Python; a name of torch also in ``more`` places."""
-    home, _, last = name.rpartition(".")
-    if home and home.partition(".")[0] != "torch":
-        return [getattr(importlib.import_module(home), last, None)]
-    places = [*map(importlib.import_module, PYTHON_HOMES), *more]
-    return [vars(at)[n] for at in places for n in (last, f"_{last}") if n in vars(at)]
+def _in_python(name: str) -> list[Any]:
+    """What a name or a pattern stands for in Python."""
+    home, _, last = name.replace("::", ".").rpartition(".")
+    if home and home.partition(".")[0] not in ("torch", *LIBRARIES):
+        return [getattr(importlib.import_module(home), last)]
+    match = functools.partial(fnmatch.fnmatchcase, pat=last)
+    found = [value for key, value in _python_names() if match(key) or match(key.lstrip("_"))]
+    return [value for value in found if callable(value)]
+
+
+@functools.cache
+def _python_names() -> list[tuple[str, Any]]:
+    """What ``_in_python`` looks through."""
+    for name in (*WRITTEN_OUT, *WRITTEN_LATER):
+        importlib.import_module(name)
+    written = [module for name, module in sys.modules.items() if name.startswith(WRITTEN_OUT)]
+    homes = [*map(importlib.import_module, PYTHON_HOMES), torch.Tensor, *written]
+    return [item for home in homes for item in vars(home).items()]
 
 
 def refusing(name: str) -> Callable[..., Any]:
@@ -99,12 +116,19 @@ def refusing(name: str) -> Callable[..., Any]:
     return refuse
 
 
-def refuse_in_place(function: Any, name: str) -> Callable[[], None]:
+def refuse_in_place(
+    function: Any, name: str, namespace: dict[str, Any] | None = None
+) -> Callable[[], None]:
     """Give a function of Python a body that refuses, wherever it was copied to.
+
+    One of numpy has no body: each module that has it, and ``namespace``, gets another one.
 
     Returns:
         What gives it its own body back.
     """
+    if isinstance(function, np.ufunc):
+        mine = _places(function, [namespace]) if namespace else []
+        return _swap([*_all_places(function), *mine], refusing(name))
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     if type(function) is not FunctionType:
@@ -117,6 +141,30 @@ def refuse_in_place(function: Any, name: str) -> Callable[[], None]:
         function.__code__, function.__kwdefaults__ = before
 
     return restore
+
+
+def _swap(places: Iterable[tuple[dict[str, Any], str]], new: Any) -> Callable[[], None]:
+    """Put ``new`` in some places; returns what puts back what was there."""
+    before = [(names, key, names[key]) for names, key in places]
+    for names, key, _ in before:
+        names[key] = new
+
+    def restore() -> None:
+        for names, key, old in before:
+            names[key] = old
+
+    return restore
+
+
+def _places(function: Any, scopes: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
+    """Where something is, and by what name."""
+    return [(names, key) for names in scopes for key, v in names.items() if v is function]
+
+
+@functools.cache
+def _all_places(function: np.ufunc) -> list[tuple[dict[str, Any], str]]:
+    """The modules that have a function of numpy."""
+    return _places(function, [vars(m) for m in list(sys.modules.values()) if type(m) is ModuleType])
 
 
 class _Refusing:
@@ -143,14 +191,20 @@ class _Functions(_Refusing, TorchFunctionMode):
 class _Operators(_Refusing, TorchDispatchMode):
     """Sees operators, whatever way leads to them."""
 
+    supports_higher_order_operators = True
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         # Else the first operation imports torch's compiler: seconds, in every process.
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.refuse(func._schema.name)
-        return func(*args, **(kwargs or {}))
+        name = func._schema.name if hasattr(func, "_schema") else f"aten::{func.__name__}"
+        self.refuse(name)
+        if name.startswith(OWN) or not isinstance(func, torch._ops.OpOverload):
+            return func(*args, **(kwargs or {}))
+        with self:  # else what it is made of would not be seen
+            return func.redispatch(CPU, *args, **(kwargs or {}))
 
 
 @contextlib.contextmanager
@@ -165,32 +219,39 @@ def _refused(names: Sequence[str], namespace: dict[str, Any]) -> Iterator[None]:
     called = [name for name in names if not name.startswith(IMPORT) and name != AUTOGRAD]
     patterns = [operator for name in called for operator in _operators_of(name)]
     patterns += ENTRIES if AUTOGRAD in names else ()
-    swapped = {
-        key: value
-        for key, value in namespace.items()
-        if any(finder.covers(_home(value)) for finder in hidden)
-    }
+    closed = [k for k, v in namespace.items() if any(f.covers(_home(v)) for f in hidden)]
     with contextlib.ExitStack() as stack:
-        for name in called:
-            for function in () if "::" in name else _in_python(name):
-                stack.callback(refuse_in_place(function, name))
-        stack.callback(namespace.update, swapped)
-        namespace.update({key: sealed.Sealed(key) for key in swapped})
+        for name, function in _found(tuple(called)):
+            stack.callback(refuse_in_place(function, name, namespace))
+        for key in closed:
+            stack.callback(_swap([(namespace, key)], sealed.Sealed(key)))
         stack.enter_context(sealed.closed(hidden))
         if patterns:
+            patterns.append(ONNX)
+            stack.callback(_close_scripts(GRAPHS, "a graph of operators"))
             stack.enter_context(_Functions(patterns))
             stack.enter_context(_Operators(patterns))
         yield
 
 
+@functools.cache
+def _found(names: tuple[str, ...]) -> list[tuple[str, Any]]:
+    """All that some names stand for in Python, once each."""
+    found = {id(function): (name, function) for name in names for function in _in_python(name)}
+    return list(found.values())
+
+
 def _home(value: object) -> str:
-    """The module that a value is or comes from."""
+    """The module that a value is or comes from; a function of arrays does not say: SciPy's, or
+    numpy's."""
+    if isinstance(value, np.ufunc) and vars(np).get(value.__name__) is not value:
+        return "scipy.special"
     return str(getattr(value, "__module__", None) or getattr(value, "__name__", ""))
 
 
 def guarded(function: Any, names: Sequence[str], namespace: dict[str, Any]) -> Callable[..., Any]:
     """The learner's function, which refuses what its question forbids while it runs."""
-    if not isinstance(function, FunctionType):
+    if isinstance(function, type) or not callable(function):
         return function  # type: ignore[no-any-return]
 
     @functools.wraps(function)
@@ -202,8 +263,12 @@ def guarded(function: Any, names: Sequence[str], namespace: dict[str, Any]) -> C
 
 
 def prepare() -> None:
-    """Before the forks: read the list of torch's operators once."""
+    """Before the forks: read the list of torch's operators once, and what it has in Python.
+
+    What torch imports of that only when it is needed must be here before its files are hidden.
+    """
     _by_name()
+    _python_names()
 
 
 def hidden_folders(names: Sequence[str]) -> list[str]:
@@ -240,14 +305,11 @@ def _remove(name: str) -> None:
         _hide_module(name.removeprefix(IMPORT))
     elif name == AUTOGRAD:
         _remove_autograd()
-    elif "::" in name:
-        found = [base for like in _operators_of(name) for base in fnmatch.filter(_by_name(), like)]
-        _replace_operators([operator for base in found for operator in _by_name()[base]], name)
-    elif "." in name and not name.startswith("torch."):
+    elif "::" in name or "." not in name or name.startswith("torch."):
+        _remove_torch_name(name)
+    else:
         module, _, attribute = name.rpartition(".")
         _replace_name(importlib.import_module(module), attribute, name)
-    else:
-        _remove_torch_name(name)
 
 
 @functools.cache
@@ -270,14 +332,12 @@ def _base(operator: str) -> str:
 
 
 def _remove_torch_name(name: str) -> None:
-    operators = [operator for base in _operators_of(name) for operator in _by_name().get(base, ())]
-    if operators:
-        _replace_operators(operators, name)
-    written = [module for n, module in list(sys.modules.items()) if n.startswith(WRITTEN_OUT)]
-    found = _in_python(name, torch.Tensor, *written)
-    for function in found:
+    found = [base for like in _operators_of(name) for base in fnmatch.filter(_by_name(), like)]
+    _replace_operators([operator for base in found for operator in _by_name()[base]], name)
+    written = _in_python(name)
+    for function in written:
         refuse_in_place(function, name)
-    if not operators and not found:
+    if not found and not written:
         raise ValueError(f"forbidden: torch has nothing that is called {name!r}")
 
 
@@ -287,8 +347,6 @@ def _replace_operators(operators: Iterable[str], name: str, keys: Sequence[str] 
     for operator in operators:
         home, _, rest = operator.partition("::")
         homes.setdefault(home, []).append(rest)
-    if not homes:
-        raise ValueError(f"forbidden: torch has no operator {name!r}")
     for home, key in itertools.product(homes.keys() & set(LIBRARIES), keys):
         library = torch._C._dispatch_library("IMPL", home, key, __file__, 1)
         for operator in homes[home]:
@@ -336,10 +394,10 @@ def _remove_autograd() -> None:
         setattr(torch._C.CompilationUnit, name, refusing(AUTOGRAD))
 
 
-def _close_scripts(starts: tuple[str, ...], word: str) -> None:
-    """Entries of TorchScript by how their names begin."""
-    for name in [name for name in vars(torch._C) if name.startswith(starts)]:
-        setattr(torch._C, name, refusing(word))
+def _close_scripts(starts: tuple[str, ...], word: str) -> Callable[[], None]:
+    """Entries of TorchScript by how their names begin; returns what opens them again."""
+    entries = vars(torch._C)
+    return _swap([(entries, key) for key in entries if key.startswith(starts)], refusing(word))
 
 
 def _slots(kind: type) -> dict[str, Any]:

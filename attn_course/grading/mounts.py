@@ -85,6 +85,7 @@ def environment(home: str, package: str) -> dict[str, str]:
         "IPYTHONDIR": f"{home}/.ipython",
         # A tensor has pages of its own and gives them back: what a call holds is seen from outside.
         **{"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072"},
+        "TORCH_COMPILE_DISABLE": "1",  # there is no compiler: such an answer runs as written
         "TRITON_INTERPRET": "1",
         "TRITON_CACHE_DIR": f"{home}/.triton",
         **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),

@@ -30,7 +30,7 @@ _GUARDS = (1e-6, 1e-8, 1e-9, 1e-10, 1e-12)
 _AXIS_TAKERS = frozenset(
     [
         *("sum", "mean", "amax", "amin", "max", "min", "argmax", "var", "std"),
-        *("softmax", "logsumexp", "cumsum", "flip", "stack", "cat"),
+        *("softmax", "log_softmax", "logsumexp", "cumsum", "flip", "stack", "cat"),
     ]
 )
 _MODULES = ("torch", "F", "np", "math")
@@ -93,7 +93,8 @@ _OPERATORS: tuple[tuple[type, type, str], ...] = (
 )
 _EDGE: dict[type, type] = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 _COMPLEMENT: dict[type, type] = {
-    ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq
+    ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
 }  # fmt: skip
 # What may be done too much to a value, `_` here, with the words for it.
 _TOO_MUCH = (
@@ -117,6 +118,7 @@ _TOO_MUCH = (
     ("2 * _", "twice {}"),
     ("_ / 2", "half of {}"),
     ("_ * _", "the square of {}"),
+    ("_ ** 0.5", "the root of {}"),
     ("-_", "the negative of {}"),
     ("1 - _", "1 minus {}"),
     ("_ + 1", "{} plus 1"),
@@ -160,6 +162,8 @@ def _of_operation(node: ast.BinOp) -> Iterator[Edit]:
                 _same(node, right=ast.BinOp(right, ast.Mult(), ast.Constant(factor))),
                 ("another power"),
             )
+        if isinstance(right, ast.BinOp) and isinstance(right.op, ast.Div):
+            yield ast.BinOp(left, ast.Div(), right.right), "divided in place of a root"
         return
     yield from _without_brackets(node)
     missing = _MISSING.get(kind, "a factor is missing")
@@ -259,6 +263,9 @@ def _of_call(node: Any) -> Iterator[Edit]:
             ast.Call(ast.Attribute(only, "to", ast.Load()), [kind], []),
             "only the largest counts in place of a softmax",
         )
+    if name in ("topk", "sort", "argsort"):
+        smallest = ast.keyword("largest" if name == "topk" else "descending", ast.Constant(False))
+        yield _same(node, keywords=[smallest]), "the smallest in place of the largest"
     if name == "log" and args and isinstance(args[0], ast.Constant):
         yield _same(node, args=[ast.Constant(10)]), _BASE
     if name in ("tril", "triu"):
@@ -402,6 +409,7 @@ class _Places(ast.NodeVisitor):
 
     def __init__(self, function: ast.FunctionDef, where: str) -> None:
         self.found: list[tuple[ast.AST, str]] = []
+        self.axes: set[ast.AST] = set()  # changed as a whole: along another axis
         named = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
         steps = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
         self.groups = [named]
@@ -428,12 +436,14 @@ class _Places(ast.NodeVisitor):
 
     def generic_visit(self, node: ast.AST) -> None:
         before = self.where
+        if node in self.axes:
+            return
         if isinstance(node, ast.Assign | ast.AugAssign):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             names = [n.id for n in ast.walk(target) if isinstance(n, ast.Name)]
             self.where = ", ".join(f"`{name}`" for name in names) if names else before
             if isinstance(node, ast.Assign):
-                if isinstance(target, ast.Name) and target.id in self.bound:
+                if not isinstance(target, ast.Name) or target.id in self.bound:
                     self.found.append((node, self.where))
                 self._name(target)
         elif isinstance(node, ast.comprehension):
@@ -448,6 +458,11 @@ class _Places(ast.NodeVisitor):
             for statement in node.body:
                 self.visit(statement)
             return
+        elif isinstance(node, ast.keyword) and node.arg in ("dim", "axis"):
+            self.axes.add(node.value)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            last = node.args[-1:] if node.func.attr in _AXIS_TAKERS else ()
+            self.axes.update(arg for arg in last if isinstance(arg, ast.Constant | ast.UnaryOp))
         elif isinstance(node, ast.FunctionDef):
             self.where = f"`{node.name}`"
         elif isinstance(node, ast.Return):
@@ -465,6 +480,10 @@ def _edits(node: Any, groups: list[list[str]]) -> Iterator[Edit]:
         yield from _of_call(node)
     elif isinstance(node, ast.Assign):
         yield ast.Pass(), "an assignment is left out"
+        to, value = node.targets[0], node.value
+        if isinstance(to, ast.Subscript) and isinstance(value, ast.Subscript):
+            turned = [_same(to, slice=value.slice)], _same(value, slice=to.slice)
+            yield ast.Assign(*turned), "moved to the other side"
     elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         for group in groups:
             if node.id in group:

@@ -47,10 +47,10 @@ def markov(logits):
 
 
 def countdown(token, state):
-    """A decoder step that says 3 as long as its state is above 1, then `eos` = 2."""
-    going_on = state[:, 0] > 1
+    """A decoder step that says 3, but `eos` = 2 where its state is above 0 and at most 1."""
+    ends = (state[:, 0] > 0) & (state[:, 0] <= 1)
     logits = torch.zeros(len(state), 5)
-    logits[torch.arange(len(state)), torch.where(going_on, 3, 2)] = 5.0
+    logits[torch.arange(len(state)), torch.where(ends, 2, 3)] = 5.0
     return logits, state - 1
 
 
@@ -277,7 +277,7 @@ probe = probes(greedy_decode=greedy_decode)
 probe.equals(countdown, torch.tensor([[3.0], [1.0]]), 1, 2, 6)
 ### BEGIN HIDDEN TESTS
 lengths = 1 + probe.permutation(6)[:4].double()
-probe.equals(countdown, lengths[:, None], 1, 2, 9)
+probe.equals(countdown, lengths[:, None], 1, 2, 9, pad=7)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "greedy_decode-cut_off", "grade": true, "points": 1}

@@ -32,7 +32,8 @@ def markov(logits):
 
 def countdown(token, state):
     logits = torch.zeros(len(state), 5)
-    logits[torch.arange(len(state)), torch.where(state[:, 0] > 1, 3, 2)] = 5.0
+    ends = (state[:, 0] > 0) & (state[:, 0] <= 1)
+    logits[torch.arange(len(state)), torch.where(ends, 2, 3)] = 5.0
     return logits, state - 1
 
 
@@ -251,7 +252,7 @@ greedy.fault(
 greedy.fault(
     "padding is always 0",
     "You fill with 0 and not with the argument `pad`.",
-    fails=("other_ids",),
+    fails=("rows_end_apart", "other_ids"),
     fill=lambda pad: 0,
 )
 greedy.fault(

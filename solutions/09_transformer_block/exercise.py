@@ -53,7 +53,7 @@ def half(x):
 # torch's own norms are not allowed.
 
 
-# %% nbgrader={"grade_id": "layer_norm", "solution": true} attn_course={"forbidden": ["layer_norm", "native_layer_norm", "rms_norm", "batch_norm", "group_norm", "instance_norm", "aten::*layer_norm*", "aten::*rms_norm*", "aten::*batch_norm*", "aten::*group_norm*"]}
+# %% nbgrader={"grade_id": "layer_norm", "solution": true} attn_course={"forbidden": ["layer_norm", "native_layer_norm", "torch._refs._normalize", "rms_norm", "batch_norm", "group_norm", "instance_norm", "aten::*layer_norm*", "aten::*rms_norm*", "aten::*batch_norm*", "aten::*group_norm*"]}
 def layer_norm(x, weight=None, bias=None, eps=1e-5):
     ### BEGIN SOLUTION
     centred = x - x.mean(dim=-1, keepdim=True)
@@ -65,10 +65,12 @@ def layer_norm(x, weight=None, bias=None, eps=1e-5):
 
 
 # %% nbgrader={"grade_id": "layer_norm-by_hand", "grade": true, "points": 1}
-# The vector of the text and two others; then with gain and bias.
+# The vector of the text and three others; then with gain and bias.
 probe = probes(layer_norm=layer_norm)
 three = torch.tensor([[1.0, 5.0], [8.0, 4.0], [-5.0, 7.0]])
 probe.gives(torch.tensor([[-1.0, 1.0], [1.0, -1.0], [-1.0, 1.0]]), three, eps=0.0)
+uneven = torch.tensor([3.0, 3.0, 3.0, 3.0, 8.0])  # mean 4, variance 4
+probe.gives(torch.tensor([-0.5, -0.5, -0.5, -0.5, 2.0]), uneven, eps=0.0)
 probe.gives(
     torch.tensor([[8.0, 23.0], [12.0, 17.0], [8.0, 23.0]]),
     three,
@@ -300,7 +302,7 @@ plt.show()
 # By hand, with $\epsilon = 0$: $[1, 7]$ has the mean square $25$, so it becomes $[0.2, 1.4]$.
 
 
-# %% nbgrader={"grade_id": "rms_norm", "solution": true} attn_course={"forbidden": ["layer_norm", "native_layer_norm", "rms_norm", "batch_norm", "group_norm", "instance_norm", "aten::*layer_norm*", "aten::*rms_norm*", "aten::*batch_norm*", "aten::*group_norm*"]}
+# %% nbgrader={"grade_id": "rms_norm", "solution": true} attn_course={"forbidden": ["layer_norm", "native_layer_norm", "torch._refs._normalize", "rms_norm", "batch_norm", "group_norm", "instance_norm", "aten::*layer_norm*", "aten::*rms_norm*", "aten::*batch_norm*", "aten::*group_norm*"]}
 def rms_norm(x, weight=None, eps=1e-6):
     ### BEGIN SOLUTION
     y = x / (x.square().mean(dim=-1, keepdim=True) + eps).sqrt()

@@ -101,6 +101,12 @@ for norm in (layer, rms):  # mistakes that both allow
         dims=lambda x: tuple(range(x.ndim - 1)),
     )
     norm.fault(
+        "over all axes but the first",
+        "You normalise the positions of a row together. Each vector has its own size.",
+        fails=("values",),
+        dims=lambda x: tuple(range(1, x.ndim)) or -1,
+    )
+    norm.fault(
         "one size for everything",
         "You normalise the whole tensor as one vector. Each vector has its own size.",
         dims=lambda x: tuple(range(x.ndim)),
@@ -113,13 +119,11 @@ for norm in (layer, rms):  # mistakes that both allow
     norm.fault(
         "mean of the absolute entries",
         "You take the mean of the absolute entries. The formula has the mean square.",
-        but=("by_hand",) if norm is layer else (),
         spread=lambda x, y, dims: y.abs().mean(dims, keepdim=True).square(),
     )
     norm.fault(
         "divided by the largest entry",
         "You divide by the largest absolute entry. The formula has the root mean square.",
-        but=("by_hand",) if norm is layer else (),
         spread=lambda x, y, dims: y.abs().amax(dims, keepdim=True).square(),
     )
     family(
@@ -597,6 +601,12 @@ whole.fault(
     "Your post-norm block normalises the part. It normalises the sum.",
     fails=("post",),
     post=lambda x, part, norm, start, place: x + norm(part(x)),
+)
+whole.fault(
+    "what the part returns is normalised",
+    "Your pre-norm block normalises what the part returns. It normalises what the part reads.",
+    fails=("pre",),
+    pre=lambda x, part, norm, start, place: x + norm(part(x)),
 )
 whole.fault(
     "only the way round is normalised",

@@ -440,7 +440,7 @@ def smooth_calls(draw):
 
 smooth.fault(
     "the two parts are exchanged",
-    "You give $1 - \varepsilon$ to all words and $\varepsilon$ to the right one.",
+    "You give $1 - \\varepsilon$ to all words and $\\varepsilon$ to the right one.",
     mix=lambda right, logs, e, words: mixture(right, logs, 1 - e, words),
 )
 smooth.fault(
@@ -463,7 +463,7 @@ smooth.fault(
 )
 smooth.fault(
     "the right word keeps its whole share",
-    "Your first term has no factor $1 - \varepsilon$: the target sums to more than one.",
+    "Your first term has no factor $1 - \\varepsilon$: the target sums to more than one.",
     mix=lambda right, logs, e, words: right + e * logs.mean(-1),
 )
 smooth.fault(

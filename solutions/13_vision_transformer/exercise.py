@@ -201,7 +201,7 @@ plt.show()
 # By hand: one row of three pixels $[1, 2, 4]$ and a kernel whose middle row is $[1, 0, 10]$: a pixel's left neighbour plus ten times its right one gives $[1 + 20,\ 1 + 40,\ 2 + 40]$.
 
 
-# %% nbgrader={"grade_id": "convolution_as_attention", "solution": true} attn_course={"forbidden": ["conv1d", "conv2d", "conv3d", "convolution", "aten::*conv*"]}
+# %% nbgrader={"grade_id": "convolution_as_attention", "solution": true} attn_course={"forbidden": ["conv1d", "conv2d", "conv3d", "convolution", "aten::*conv[1-3_]*", "aten::*convol*"]}
 def convolution_as_attention(images, weight):
     ### BEGIN SOLUTION
     height, width = images.shape[2:]

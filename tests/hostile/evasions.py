@@ -16,6 +16,7 @@ ARGUMENTS = {
     "clip": "grads, max_norm",
     "shift": "target, lengths, bos=1, eos=2, pad=0",
     "slide": "x, w",
+    "attend": "q, k, v",
 }
 # What the body of an evasion may use.
 GIVEN = {
@@ -86,6 +87,22 @@ GRADED = {
     "blocks": (
         ("17_flash_attention", "online_logsumexp"),
         "x = torch.randn(5)\ntorch.testing.assert_close(blocks(x), x.logsumexp(0))",
+    ),
+    "attend": (
+        ("07_scaled_dot_product", "scaled_dot_product_attention"),
+        "q, k, v = (torch.randn(1, 1, n, 4) for n in (3, 5, 5))\n"
+        "want = (q @ k.mT / 2).softmax(-1) @ v\n"
+        "torch.testing.assert_close(attend(q, k, v), want)",
+    ),
+    "norm": (
+        ("09_transformer_block", "layer_norm"),
+        "x = torch.randn(3, 5)\n"
+        "want = (x - x.mean(1, True)) / (x.var(1, correction=0, keepdim=True) + 1e-5).sqrt()\n"
+        "torch.testing.assert_close(norm(x), want, atol=1e-4, rtol=1e-4)",
+    ),
+    "entropy": (
+        ("05_soft_hard_implicit", "weight_entropy"),
+        "x = torch.rand(3, 5)\ntorch.testing.assert_close(entropy(x), -(x * x.log()).sum(-1))",
     ),
 }
 GRAPH = """graph = torch._C.parse_ir('''graph(%x : Tensor):
@@ -210,6 +227,51 @@ for name in ("CPU", "CompositeExplicitAutograd", "AutogradCPU", "ADInplaceOrView
         "eighth_of_a_number": "x.to(torch.float8_e4m3fn).softmax(0).float()",
         "sparse": "torch.sparse.softmax(x.view(1, -1).to_sparse(), 1).to_dense()[0]",
         "mkldnn": "x.to_mkldnn().softmax(0).to_dense()",
+        "compiled": "torch.compile(lambda y: y.softmax(0), backend='eager')(x)",
+        "traced_by_proxies": """
+from torch.fx.experimental.proxy_tensor import make_fx
+return make_fx(lambda y: y.softmax(0))(x)(x)
+""",
+        "exported": "torch.export.export(torch.nn.Softmax(0), (x,)).module()(x)",
+        "operator_of_jit": "torch._C._jit_get_operation('aten::softmax')[0](x, 0, None)",
+        "unit_of_jit": """
+torch.jit.CompilationUnit('def f(x):\\n    return torch.softmax(x, 0)\\n').f(x)
+""",
+        "flex_attention": """
+from torch.nn.attention.flex_attention import flex_attention
+q, k, v = torch.ones(1, 1, 1, 1), x.view(1, 1, -1, 1), torch.eye(5)[None, None]
+return flex_attention(q, k, v, scale=1.0).view(-1)
+""",
+        "backward_formula": """
+y = torch.full((5,), 0.2)
+return torch._softmax_backward_data(x.exp(), y, 0, torch.float32)
+""",
+        "sklearn": """
+from sklearn.utils.extmath import softmax
+return torch.from_numpy(softmax(x.numpy()[None])[0])
+""",
+        "partial": "import functools\nsoft = functools.partial(torch.softmax, dim=0)",
+        "operator_of_ones_own": """
+@torch.library.custom_op("mine::soft", mutates_args=())
+def hidden(x: torch.Tensor) -> torch.Tensor: return torch.softmax(x, 0)
+def soft(x): return hidden(x)
+""",
+        "library_of_ones_own": """
+library = torch.library.Library("ours", "DEF")
+library.define("soft(Tensor x) -> Tensor")
+library.impl("soft", lambda x: torch.ops.aten._softmax(x, 0, False), "CPU")
+def soft(x): return torch.ops.ours.soft(x)
+""",
+        "function_of_ones_own": """
+class Soft(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, y): return y.softmax(0)
+def soft(x): return Soft.apply(x)
+""",
+        "module_of_the_course": """
+import attn_course.reference
+def soft(x): return torch.from_numpy(attn_course.reference.softmax(x.numpy(), 0))
+""",
         "sparse_rows": "torch.sparse.softmax(x.view(1, -1).to_sparse_csr(), 1).to_dense()[0]",
         "masked": "torch.masked.softmax(x, 0)",
         "distribution": "torch.distributions.Categorical(logits=x).probs",
@@ -359,6 +421,13 @@ names = {"weight_ih_l0": wi, "weight_hh_l0": wh, "bias_ih_l0": bi, "bias_hh_l0":
 _, (h, c) = torch.func.functional_call(net, names, (x[None], (state[0][None], state[1][None])))
 return h[0], c[0]
 """,
+        "quantizable": """
+from torch.ao.nn.quantizable import LSTMCell
+made = LSTMCell(3, 5)
+made.igates.weight.data, made.igates.bias.data = wi, bi
+made.hgates.weight.data, made.hgates.bias.data = wh, bh
+with torch.no_grad(): return made(x, state)
+""",
         "loaded": "cell.load_state_dict(names)\nwith torch.no_grad(): return cell(x, state)",
         "operator": "torch.ops.aten.lstm_cell(x, list(state), wi, wh, bi, bh)",
         "thread": threaded("torch._VF.lstm_cell(x, state, wi, wh, bi, bh)"),
@@ -426,8 +495,69 @@ def slide(x, w):
 torch.from_numpy(importlib.import_module("scipy.signal").correlate2d(x[0, 0].numpy(), w[0, 0].numpy(), "valid"))[None, None]
 """,
     },
+    "attend": {
+        "plain": "torch.nn.functional.scaled_dot_product_attention(q, k, v)",
+        "flex": """
+from torch.nn.attention.flex_attention import flex_attention
+return flex_attention(q, k, v)
+""",
+        "flex_operator": """
+none = (1, torch.zeros(1), torch.zeros(1))
+return torch.ops.higher_order.flex_attention(q, k, v, lambda s, *i: s, none, 0.5, {})[0]
+""",
+        "onnx": "import torch.onnx.ops\nreturn torch.onnx.ops.attention(q, k, v)[0]",
+        "onnx_operator": """
+import torch.onnx.ops
+return torch.ops.onnx.Attention.opset23(q, k, v, None, None, None, qk_matmul_output_mode=1)[0]
+""",
+        "mathematical": "torch._scaled_dot_product_attention_math(q, k, v)[0]",
+        "decomposition": """
+from torch._decomp import decomposition_table as table
+return table[torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default](q, k, v)[0]
+""",
+    },
+    "norm": {
+        "plain": "torch.nn.functional.layer_norm(x, (5,))",
+        "groups": "torch.nn.functional.group_norm(x, 1)",
+        "helper_of_torch": "import torch._refs\nreturn torch._refs._normalize(x, [1], 1e-5)[0]",
+        "helper_of_batches": """
+import torch._decomp.decompositions as d
+flipped = x.T.contiguous()
+return d.native_batch_norm_helper(flipped, *[None] * 4, True, 0.0, 1e-5, False)[0].T
+""",
+        "static_module": """
+def norm(x):
+    graph = torch._C.parse_ir('''graph(%x : Tensor):
+  %n : NoneType = prim::Constant()
+  %d : int = prim::Constant[value=5]()
+  %s : int[] = prim::ListConstruct(%d)
+  %e : float = prim::Constant[value=1e-05]()
+  %b : bool = prim::Constant[value=0]()
+  %r : Tensor = aten::layer_norm(%x, %s, %n, %n, %e, %b)
+  return (%r)''')
+    return torch._C._jit_to_static_module(graph)(x)
+""",
+        "sklearn": """
+from sklearn.preprocessing import scale
+return torch.from_numpy(scale(x.numpy(), axis=1))
+""",
+    },
+    "entropy": {
+        "plain": "torch.special.entr(x).sum(-1)",
+        "written_out": "import torch._refs.special as s\nreturn s.entr(x).sum(-1)",
+        "scipy": "from scipy.special import entr\nreturn torch.from_numpy(entr(x.numpy())).sum(-1)",
+    },
     "blocks": {
         "plain": "x.logsumexp(0)",
+        "numpy": "torch.tensor(np.logaddexp.reduce(x.numpy()))",
+        "name_of_numpy": """
+from numpy import logaddexp
+return torch.tensor(logaddexp.reduce(x.numpy()))
+""",
+        "inside_of_numpy": """
+import numpy._core.umath as u
+return torch.tensor(u.logaddexp2.reduce(x.numpy() / np.log(2)) * np.log(2)).float()
+""",
         "scipy": 'torch.tensor(importlib.import_module("scipy.special").logsumexp(x.numpy()))',
     },
 }
@@ -474,6 +604,30 @@ except Exception: return x.exp() / x.exp().sum()
 def soft(x):
     e = (x - x.max()).exp()
     return e / e.sum()
+""",
+        "compiled": """
+@torch.compile
+def soft(x):
+    e = (x - x.max()).exp()
+    return e / e.sum()
+""",
+        "derivative": "torch.func.grad(lambda y: y.exp().sum().log())(x)",
+        "traced_by_proxies": """
+from torch.fx.experimental.proxy_tensor import make_fx
+return make_fx(lambda y: y.exp() / y.exp().sum())(x)(x)
+""",
+        "condition": """
+y = torch.cond(x.sum() > 0, lambda x: x.exp(), lambda x: 1 * x.exp(), (x,))
+return y / y.sum()
+""",
+        "operator_of_ones_own": """
+@torch.library.custom_op("yours::soft", mutates_args=())
+def made(x: torch.Tensor) -> torch.Tensor: return x.exp() / x.exp().sum()
+def soft(x): return made(x)
+""",
+        "imports_what_is_closed": """
+import scipy, sklearn, transformers
+def soft(x): return x.exp() / x.exp().sum()
 """,
         "a_module": """
 class Soft(torch.nn.Module):
@@ -536,6 +690,11 @@ columns = torch.nn.functional.unfold(x, w.shape[2:])
 return (w.flatten() @ columns[0]).view(1, 1, 5, 4)
 """
     },
+    "attend": {"by_hand": "(q @ k.mT / 2).softmax(-1) @ v"},
+    "norm": {
+        "by_hand": "(x - x.mean(1, True)) / (x.var(1, correction=0, keepdim=True) + 1e-5).sqrt()"
+    },
+    "entropy": {"by_hand": "-torch.xlogy(x, x).sum(-1)"},
     "blocks": {"one_block": "(x - x.max()).exp().sum().log() + x.max()"},
 }
 

@@ -7,7 +7,10 @@ from sets import assignment
 
 from attn_course.grading.errors import SubmissionLost
 from attn_course.grading.remote import NotAPlainValue, RemoteFunction
+from attn_course.grading.sandbox import Limits
 from attn_course.grading.session import Processes, Session
+
+PATIENT = Limits(wall_seconds=120.0, call_seconds=60.0)  # nothing passes by being slow
 
 
 def notebook(answers):
@@ -25,7 +28,7 @@ def notebook(answers):
 @pytest.fixture
 def graded(zygote):
     def run(answers):
-        result = target.graded(zygote, notebook(answers), notebook({}))
+        result = target.graded(zygote, notebook(answers), notebook({}), limits=PATIENT)
         return {t.grade_id.removesuffix("-test"): (t.score, t.message) for t in result.tests}
 
     return run

@@ -194,3 +194,35 @@ def test_turns_of_a_loop_and_their_order_are_told(answer, name, install):
 def test_a_dropped_minus_of_whole_numbers_is_a_sign_and_no_axis(install):
     found = named((tables, step_calls), "steps", lambda a, b: a[:, None] - b, steps, install)
     assert "sign is wrong" in (found or "")
+
+
+def ordered(x):
+    best = x.topk(2).values
+    late = torch.zeros_like(x)
+    late[1:] = x[:-1]
+    return best.sum() + late * (late != 1) ** (1 / 3) + x.softmax(dim=0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "the smallest in place of the largest (`best`)",
+        "moved to the other side (`late`)",
+        "divided in place of a root (the result)",
+        "a condition is turned round (the result)",
+    ],
+)
+def test_the_changes_of_an_answer_hold(change):
+    (found,) = [slip for slip in slips("ordered", ordered) if slip.name == change]
+    x = torch.tensor([0.5, 3.0, 1.0, 2.0])
+    assert not torch.equal(found.function(x), ordered(x))
+
+
+def along(x):
+    return x.log_softmax(-1)
+
+
+def test_an_axis_is_changed_as_a_whole():
+    names = {slip.name for slip in slips("along", along)}
+    assert "along another axis (the result)" in names
+    assert not [name for name in names if "off by one" in name or "a sign" in name]
