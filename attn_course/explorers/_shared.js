@@ -182,3 +182,11 @@ function announcer() {
   let timer = 0;
   return { node, say(text) { clearTimeout(timer); timer = setTimeout(() => { node.textContent = text; }, 150); } };
 }
+
+// Buttons of which one is pressed: an `[key, text]` each.
+function chips(label, options, value, onpick) {
+  const all = options.map(([key, text]) => [key, button(text, () => { set(key); onpick(key); })]);
+  const set = (key) => all.forEach(([own, node]) => node.setAttribute("aria-pressed", String(own === key)));
+  set(value);
+  return { node: h("div", { class: "attn-x-chips", role: "group", "aria-label": label }, ...all.map(([, node]) => node)), set };
+}

@@ -330,6 +330,13 @@ def hash_states() -> States:
     return states
 
 
+def stream_states() -> States:
+    start, names = opening("block_stream"), ("norm", "residual", "depth", "token", "seed")
+    orders = [(norm, joined) for norm in ("post", "pre", "none") for joined in (True, False)]
+    drawn = [(12, 2, 20), (1, 0, 1), (5, 5, 2147483646)]
+    return [start | dict(zip(names, (*a, *b), strict=True)) for a in orders for b in drawn]
+
+
 def growing_states() -> States:
     start, rng = opening("growing_up"), random.Random(41)
     drawn = [[rng.randint(0, 100) for _ in range(i + 1)] for i in range(9)]
@@ -356,6 +363,8 @@ CASES = {
     "softmax_temperature": (softmax_states, 2e-6, "value - top", "value - 0 * top"),
     # float64; at a scale of 2 errors grow along the sequence
     "gradient_reach": (reach_states, 1e-9, "(before[k] - n[k])", "(n[k] - before[k])"),
+    # derivatives through 24 parts
+    "block_stream": (stream_states, 1e-6, "- unit[i] * along", "- unit[i] * 0.999 * along"),
     "bottleneck": (bottleneck_states, 1e-9, "(1 - update) *", "(1 - 0.999 * update) *"),
     "score_playground": (score_states, 1e-12, "/ Math.sqrt(query.length)", "/ query.length"),
     "local_window": (window_states, 1e-12, "sigma = half_width / 2", "sigma = half_width / 2.001"),
