@@ -22,65 +22,75 @@ export function compute({ scores, values, order, tile, corrected }) {
 
 function render({ model, el }) {
   const numbers = results(model, compute, ["scores", "values", "order", "tile", "corrected"]), voice = announcer();
-  const width = 340, height = 190, low = -2, high = 4, rows = h("tbody", {});
-  const y = (score) => 18 + ((high - score) / (high - low)) * (height - 52);
-  const keys = s("g"), line = s("path", { class: "attn-x-trace" }), level = s("text", { class: "attn-x-strong", x: width - 4, "text-anchor": "end" });
-  const chart = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Scores of the keys in the order of reading, and the largest one so far", class: "attn-x-chart" }, keys, line, level);
-  const change = (values) => numbers.change(values, draw);
-  const last = () => Math.ceil(model.get("scores").length / model.get("tile"));
-  const holder = h("div", {});
-  let stepper;
+  const [left, right, top, line, low] = [4, 268, 24, 112, 246], count = model.get("scores").length, each = (right - left) / count;
+  const height = Math.max(...model.get("scores")) - Math.min(...model.get("scores")), y = (score) => top + ((Math.max(...model.get("scores")) - score) / height) * (line - top - 6);
+  const keys = s("g"), weights = s("g"), sums = s("g"), level = s("path", { class: "attn-x-axis", "stroke-dasharray": "4 3" }), edge = s("path", { class: "attn-x-axis" }), ring = s("circle", { r: 9, cy: low + 34, class: "attn-x-tip attn-x-own" });
+  const most = s("text", { class: "attn-x-panel", "text-anchor": "end" }), shrink = s("text", { class: "attn-x-strong attn-x-panel", x: left, y: 142 });
+  const grip = s("g", {}, s("rect", { x: -22, y: top, width: 44, height: low - top + 46, fill: "transparent" }), edge, ring);
+  const node = s("svg", { viewBox: "0 0 380 292", role: "group", "aria-label": "Keys are read from left to right: their scores, their weights against the largest score so far, and the two sums that are kept" },
+    s("text", { x: left, y: 13 }, "scores, read from left to right"), keys, level, most, weights, shrink,
+    s("path", { class: "attn-x-axis", d: `M${left} ${low}H${right}M288 ${low}H376` }),
+    s("text", { x: 310, y: 262, "text-anchor": "middle", class: "attn-x-ofweight" }, "sum"), s("text", { x: 352, y: 262, "text-anchor": "middle", class: "attn-x-ofvalue" }, "× value"), sums, grip);
+  let share = 1; // how much of the last tile's step is done, while it moves
+  const tiles = () => Math.ceil(count / model.get("tile")), change = (values) => numbers.change(values, draw);
+  const go = (step, part = 1) => { share = part; change({ step: Math.min(tiles(), Math.max(1, step)) }); draw(); };
+  const tell = sliding(grip, { label: "tiles read", max: count, at: (pixel) => (pixel - left) / (each * model.get("tile")), get: () => model.get("step"), onmove: (step) => go(step), far: 2 });
+  const mean = h("b"), said = h("span"), rows = h("tbody");
 
   function draw() {
-    const { places, steps, expected } = numbers.now(), scores = model.get("scores"), values = model.get("values");
-    const step = model.get("step"), tile = model.get("tile"), wide = (width - 20) / places.length;
-    const now = steps[step - 1], zero = y(0);
-    keys.replaceChildren(s("path", { class: "attn-x-grid", d: `M10,${zero}H${width - 10}` }),
-      ...places.flatMap((place, i) => {
-        const x = 10 + i * wide, at = y(scores[place]), group = Math.floor(i / tile);
-        const look = group === step - 1 ? "attn-x-mean" : group < step ? "attn-x-link" : "attn-x-less";
-        const fill = group === step - 1 ? "" : "fill:var(--x-blue);stroke:none;";
-        return [
-          s("rect", { x: x + 4, width: wide - 8, y: Math.min(at, zero), height: Math.max(1, Math.abs(at - zero)), class: look, style: `${fill}opacity:${group === step - 1 ? 1 : group < step ? 0.45 : 0.15}` }),
-          s("text", { x: x + wide / 2, y: height - 8, "text-anchor": "middle" }, digits(values[place], 0)),
-        ];
-      }));
-    const end = 10 + Math.min(places.length, step * tile) * wide;
-    line.setAttribute("d", `M10,${y(now.top)}H${end}`);
-    level.setAttribute("y", Math.max(12, y(now.top) - 6));
-    level.textContent = `m = ${digits(now.top, 2)}`;
-    rows.replaceChildren(...steps.map((one, i) => h("tr", { class: i === step - 1 ? "attn-x-true" : "" },
-      h("th", { scope: "row" }, String(i + 1)),
-      ...(i < step ? [one.top, one.factor, one.total, one.mixture, one.output] : ["", "", "", "", ""])
-        .map((value) => h("td", {}, value === "" ? "·" : digits(value, 3))))));
-    const off = Math.abs(steps.at(-1).output - expected) > 1e-9;
-    voice.say(`Tile ${step} of ${steps.length}: factor ${digits(now.factor, 3)}, quotient ${digits(now.output, 3)}. `
-      + (step < steps.length ? "Keys are still to come." : off
-        ? `Attention gives ${digits(expected, 3)}: the result is wrong.`
-        : `Attention gives ${digits(expected, 3)}: the same.`));
-    stepper.set(step);
+    const { places, steps, expected } = numbers.now(), scores = model.get("scores"), values = model.get("values"), tile = model.get("tile");
+    if (steps.length !== tiles()) return; // the kernel has not answered yet
+    const step = Math.min(model.get("step"), steps.length), now = steps[step - 1], before = steps[step - 2] ?? { top: now.top, total: 0, mixture: 0 };
+    // first the old sums shrink, then the new tile is added
+    const first = Math.min(1, 2 * share), second = Math.max(0, 2 * share - 1), mix = (a, b, part) => a + (b - a) * part;
+    const weight = (i, last) => steps.slice(Math.floor(i / tile) + 1, last).reduce((product, one) => product * one.factor, Math.exp(scores[places[i]] - steps[Math.floor(i / tile)].top));
+    const bars = places.map((_, i) => {
+      const group = Math.floor(i / tile) + 1;
+      return group > step ? 0 : group < step ? mix(weight(i, step - 1), weight(i, step), first) : second * weight(i, step);
+    });
+    const best = mix(before.top, now.top, step > 1 ? first : 1);
+    keys.replaceChildren(...places.map((place, i) => s("rect", { x: (left + i * each + 4).toFixed(1), width: (each - 8).toFixed(1), y: y(scores[place]).toFixed(1), height: (line - y(scores[place])).toFixed(1), class: i < step * tile ? "attn-x-band" : "attn-x-void" })));
+    weights.replaceChildren(...places.flatMap((place, i) => {
+      const group = Math.floor(i / tile) + 1, x = (left + i * each + 4).toFixed(1), bar = (size, look) => s("rect", { x, width: (each - 8).toFixed(1), y: (low - 84 * size).toFixed(1), height: (84 * size).toFixed(1), class: look });
+      const stale = bars[i] > Math.exp(scores[place] - best) + 1e-9;
+      return [...(group < step && now.factor < 1 ? [bar(weight(i, step - 1), "attn-x-trace")] : []), bar(bars[i], stale ? "attn-x-takes attn-x-stale" : "attn-x-ofweight"),
+        s("text", { x: (left + (i + 0.5) * each).toFixed(1), y: low + 16, "text-anchor": "middle", class: "attn-x-ofvalue" }, digits(values[place], 0))];
+    }));
+    // both sums on the scale of their largest, corrected or not
+    const all = bars.reduce((sum, one) => sum + one, 0), mixed = bars.reduce((sum, one, i) => sum + one * values[places[i]], 0);
+    const largest = Math.max(...steps.map((one) => one.total)), widest = Math.max(...steps.map((one) => one.mixture));
+    sums.replaceChildren(...[[292, all, largest, "attn-x-ofweight"], [334, mixed, widest, "attn-x-ofvalue"]].flatMap(([x, value, whole, look]) => {
+      const size = (low - 50) * value / whole;
+      return [s("rect", { x, width: 36, y: (low - size).toFixed(1), height: size.toFixed(1), class: look }), s("text", { x: x + 18, y: (low - size - 6).toFixed(1), "text-anchor": "middle" }, digits(value, 1))];
+    }));
+    const end = left + Math.min(count, mix((step - 1) * tile, step * tile, share)) * each;
+    level.setAttribute("d", `M${left} ${y(best).toFixed(1)}H${end.toFixed(1)}`);
+    put(most, { x: Math.max(end, 70).toFixed(1), y: (y(best) - 5 < top + 4 ? y(best) + 15 : y(best) - 5).toFixed(1) }, []);
+    most.textContent = `max ${digits(best, 1)}`;
+    shrink.textContent = step === 1 ? "weights: e to the score − max" : now.factor < 1 ? `new max: all × ${digits(now.factor, 2)}` : model.get("corrected") || now.top === before.top ? "same max: × 1" : "new max, not rescaled";
+    put(grip, { transform: `translate(${end.toFixed(1)} 0)` }, []);
+    edge.setAttribute("d", `M0 ${top}V${low + 26}`);
+    tell(step, `${step} of ${steps.length}`);
+    const done = step === steps.length && share === 1, wrong = done && Math.abs(now.output - expected) > 1e-9;
+    mean.textContent = digits(all > 0 ? mixed / all : 0, 2);
+    mean.className = wrong ? "attn-x-bad" : "";
+    said.textContent = !done ? "the mean of the values read so far" : wrong ? `wrong: attention gives ${digits(expected, 2)}` : "the mean, as attention gives it";
+    rows.replaceChildren(...steps.slice(0, step).map((one, i) => h("tr", {}, h("th", { scope: "row" }, String(i + 1)), ...[one.top, one.factor, one.total, one.mixture, one.output].map((value) => h("td", {}, digits(value, 2))))));
+    voice.say(`Tile ${step} of ${steps.length}: factor ${digits(now.factor, 3)}, quotient ${digits(now.output, 3)}. ${!done ? "Keys are still to come." : wrong ? `Attention gives ${digits(expected, 3)}: the result is wrong.` : `Attention gives ${digits(expected, 3)}: the same.`}`);
   }
-
-  const newStepper = () => {
-    stepper = knob({ label: "Tiles read", min: 1, max: last(), step: 1, value: model.get("step"), oninput: (value) => go(Math.round(value)) });
-    holder.replaceChildren(stepper.node);
-  };
-  const go = (step) => change({ step: Math.min(last(), Math.max(1, step)) });
-  newStepper();
+  const rescale = button("Rescale", () => { change({ corrected: !model.get("corrected") }); rescale.setAttribute("aria-pressed", String(model.get("corrected"))); });
+  rescale.setAttribute("aria-pressed", String(model.get("corrected")));
   frame(el, {
     question: "How does a mean come out right before its weights are known?",
-    picture: [chart, h("p", { class: "attn-x-note" }, "Bars: scores in the order of reading. Below them: the values."), voice.node],
+    picture: [node],
     controls: [
-      holder,
-      h("div", { class: "attn-x-top" }, button("Back", () => go(model.get("step") - 1)), button("Next", () => go(model.get("step") + 1))),
-      choice({ label: "Keys in a tile", options: [1, 2, 4, 8].map((size) => [String(size), String(size)]), value: String(model.get("tile")),
-        oninput: (size) => { change({ tile: Number(size), step: 1 }); newStepper(); draw(); } }),
-      choice({ label: "Order of the keys", options: ["as given", "rising", "falling"].map((name) => [name, name]), value: model.get("order"),
-        oninput: (order) => change({ order, step: 1 }) }),
-      choice({ label: "Factor", options: [["on", "applied"], ["off", "forgotten"]], value: model.get("corrected") ? "on" : "off",
-        oninput: (way) => change({ corrected: way === "on" }) }),
+      h("div", { class: "attn-x-top" }, player("Read the keys", 8, (part) => { const at = part * tiles(), step = Math.min(tiles(), Math.floor(at) + 1); go(step, part === 1 ? 1 : at - step + 1); }), rescale),
+      h("p", { class: "attn-x-note" }, "Order of the keys"),
+      chips("Order of the keys", ["as given", "rising", "falling"].map((name) => [name, name]), model.get("order"), (order) => { share = 1; change({ order }); }).node,
+      h("p", { class: "attn-x-big" }, mean, said), voice.node],
+    more: [fold("More", knob({ label: "Keys in a tile", min: 1, max: count, step: 1, value: model.get("tile"), oninput: (tile) => { share = 1; change({ tile, step: Math.min(model.get("step"), Math.ceil(count / tile)) }); } }).node,
       wide("What is kept after every tile", h("table", { class: "attn-x-table" },
-        h("caption", {}, "Kept after every tile"), header("tile", "m", "factor", "ℓ", "a", "a / ℓ"), rows))],
+        h("caption", {}, "Kept after every tile"), header("tile", "m", "factor", "ℓ", "a", "a / ℓ"), rows)))],
   });
   numbers.watch(draw);
   draw();

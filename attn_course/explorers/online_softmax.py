@@ -10,7 +10,7 @@ import traitlets
 from attn_course.explorers._result import Number, follow
 from attn_course.explorers._source import esm, stylesheet
 
-HEIGHT, HEIGHT_NARROW = 455, 790
+HEIGHT, HEIGHT_NARROW = 446, 604
 ORDERS = ("as given", "rising", "falling")
 INPUTS = ("scores", "values", "order", "tile", "corrected")
 
@@ -75,7 +75,7 @@ def compute(
 
 
 def default_state() -> dict[str, Any]:
-    """The state a page starts with: eight keys in tiles of two, one tile read."""
+    """The state a page starts with: eight keys in tiles of two, three tiles read: a new maximum has come."""
     return {
         "kernel": False,
         "scores": [0.5, -1.0, 1.5, 0.0, 3.0, -0.5, 2.0, 1.0],
@@ -83,7 +83,7 @@ def default_state() -> dict[str, Any]:
         "order": "as given",
         "tile": 2,
         "corrected": True,
-        "step": 1,
+        "step": 3,
     }
 
 
