@@ -28,59 +28,73 @@ export function compute({ devices, step, split, causal }) {
 
 function render({ model, el }) {
   const numbers = results(model, compute, ["devices", "step", "split", "causal"]), voice = announcer();
-  const size = 320, left = 42, top = 34, inner = size - left - 6;
-  const drawing = s("svg", { viewBox: `0 0 ${size} ${size - 6}`, role: "img", class: "attn-x-plot", style: "max-width: 26rem; width: 100%; display: block; margin: 0 auto" });
-  const rows = h("tbody", {}), holder = h("div", {});
-  const change = (values) => numbers.change(values, draw);
-  let stepper;
+  const [middle, high, radius, left, right, under] = [190, 140, 88, 62, 372, 286], pairs = 4; // of a block of two queries and two keys
+  const ring = s("g"), blocks = s("g"), plan = s("g"), pairs_ = s("svg", { viewBox: "0 0 280 272", role: "img", class: "attn-x-plane" });
+  const edge = s("path", { class: "attn-x-axis" }), tip = s("circle", { r: 9, class: "attn-x-tip attn-x-own" }), grip = s("g", {}, s("rect", { x: -22, y: under - 8, width: 44, height: 122, fill: "transparent" }), edge, tip);
+  const centre = s("text", { x: middle, y: high + 4, "text-anchor": "middle", class: "attn-x-strong" });
+  const node = s("svg", { viewBox: "0 0 380 394", role: "group", "aria-label": "Devices on a ring, each with its queries; blocks of keys and values move from one to the next" },
+    s("circle", { cx: middle, cy: high, r: radius, class: "attn-x-grid" }), ring, blocks, centre, plan, grip);
+  let moved = 0, ends = [0, 1]; // how far the blocks are on their way to the next device; where each step ends in the plan
+  const count = () => model.get("devices"), change = (values) => numbers.change(values, draw);
+  const go = (step, part = 0) => { moved = part; change({ step: Math.min(count() - 1, Math.max(0, step)) }); draw(); };
+  const tell = sliding(grip, { label: "step", max: 7, at: (pixel) => ends.findIndex((end, i) => pixel <= end || i === ends.length - 1), get: () => model.get("step"), onmove: (step) => go(step), far: 2 });
+  const place = (at, reach) => { const angle = (2 * Math.PI * at) / count() - Math.PI / 2; return [middle + reach * Math.cos(angle), high + reach * Math.sin(angle)]; };
+  const idle = h("b"), rows = h("tbody");
 
   function draw() {
-    const { owner, when, held, now, so_far, whole, waiting, shared } = numbers.now();
-    const step = model.get("step"), devices = model.get("devices");
+    const { owner, when, held, now, so_far, whole } = numbers.now(), step = model.get("step"), devices = count(), ranks = [...Array(devices).keys()];
     if (held.length !== devices) return; // the kernel has not answered yet
-    const cell = inner / owner.length;
-    const cells = when.flatMap((row, i) => row.map((at, j) => s("rect", {
-      x: left + j * cell, y: top + i * cell, width: cell - 1.5, height: cell - 1.5, rx: 2,
-      fill: at === step ? "var(--x-blue)" : "currentColor", "fill-opacity": at < 0 ? 0.03 : at === step ? 1 : at < step ? 0.5 : 0.13,
-    })));
-    const names = owner.flatMap((rank, i) => [
-      s("text", { x: left - 6, y: top + (i + 0.5) * cell + 4, "text-anchor": "end", "font-size": 11.5, fill: "currentColor" }, String(rank)),
-      s("text", { x: left + (i + 0.45) * cell, y: top - 6, "text-anchor": "middle", "font-size": 11.5, fill: "currentColor" }, String(rank)),
-    ]);
-    drawing.replaceChildren(...cells, ...names,
-      s("text", { x: 13, y: top + inner / 2, "text-anchor": "middle", "font-size": 11.5, fill: "currentColor", transform: `rotate(-90 13 ${top + inner / 2})` }, "query: its device"),
-      s("text", { x: left + inner / 2, y: 11, "text-anchor": "middle", "font-size": 11.5, fill: "currentColor" }, "key: its device"));
-    rows.replaceChildren(...held.map((from, rank) => h("tr", {},
-      h("th", { scope: "row" }, String(rank)),
-      ...[from, now[rank], so_far[rank], whole[rank]].map((value) => h("td", {}, String(value))))));
-    const text = `Step ${step} of 0 to ${devices - 1}: between ${Math.min(...now)} and ${Math.max(...now)} pairs a device. `
-      + `If every step waits for its slowest device, the ring takes the time of ${waiting} pairs; ${digits(shared, 1)} each would be a fair share.`;
-    drawing.setAttribute("aria-label", `Pairs of queries and keys, one square each. ${text}`);
-    voice.say(text);
-    stepper.set(step);
+    const work = ranks.map((at) => ranks.map((rank) => when.reduce((sum, row, q) => sum + (owner[q] === rank ? row.filter((own) => own === at).length : 0), 0)));
+    const slowest = work.map((one) => Math.max(...one)), most = Math.max(...now);
+    ring.replaceChildren(...ranks.flatMap((rank) => {
+      const [x, y] = place(rank, radius), fill = 22 * Math.sqrt(now[rank] / pairs), waits = now[rank] < most, [a, b] = place(rank, radius + 30), side = Math.round((a - middle) / 60);
+      return [s("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: 22, class: waits ? "attn-x-seat attn-x-idle" : "attn-x-seat" }), s("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: fill.toFixed(1), class: "attn-x-adds" }),
+        s("text", { x: x.toFixed(1), y: y.toFixed(1), "text-anchor": "middle", class: "attn-x-tiptext attn-x-ofquery" }, `q${rank}`),
+        s("text", { x: a.toFixed(1), y: (b + 4 + (side ? 0 : b < high ? -2 : 8)).toFixed(1), "text-anchor": side > 0 ? "start" : side < 0 ? "end" : "middle", class: waits ? "attn-x-red" : "attn-x-faint" }, now[rank] === 0 ? "waits" : `${now[rank]} pairs`)];
+    }));
+    blocks.replaceChildren(...ranks.map((rank) => {
+      const [x, y] = place(rank + step + moved, radius - 42);
+      return s("g", { transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` }, s("rect", { x: -15, y: -10, width: 30, height: 20, rx: 4, class: "attn-x-parcel" }), s("text", { "text-anchor": "middle", class: "attn-x-tiptext attn-x-onblue" }, `kv${rank}`));
+    }));
+    centre.textContent = `${step + 1} of ${devices}`;
+    const time = slowest.reduce((a, b) => a + b, 0), unit = (right - left) / Math.max(time, 1), high_ = 84 / devices;
+    ends = slowest.reduce((list, one) => [...list, (list.at(-1) ?? left) + one * unit], []);
+    plan.replaceChildren(s("text", { x: left - 6, y: under + 102, "text-anchor": "end" }, "time →"), ...ranks.flatMap((rank) => {
+      const y = under + rank * high_;
+      return [s("text", { x: left - 6, y: (y + high_ / 2 + 4).toFixed(1), "text-anchor": "end", class: "attn-x-faint" }, devices > 6 && rank % 2 ? "" : devices > 6 ? `q${rank}` : `device ${rank}`),
+        ...ranks.flatMap((at) => {
+          const x = (ends[at - 1] ?? left), box = (from, size, look) => s("rect", { x: (from + 0.5).toFixed(1), y: (y + 1).toFixed(1), width: Math.max(0, size * unit - 1).toFixed(1), height: (high_ - 2).toFixed(1), class: look });
+          return at > step ? [] : [box(x, work[at][rank], "attn-x-plus"), box(x + work[at][rank] * unit, slowest[at] - work[at][rank], "attn-x-takes")];
+        })];
+    }));
+    put(grip, { transform: `translate(${ends[step].toFixed(1)} 0)`, "aria-valuemax": devices - 1 }, []);
+    edge.setAttribute("d", `M0 ${under}V${under + 90}`);
+    put(tip, { cy: under + 98 }, []);
+    tell(step, `${step + 1} of ${devices}`);
+    const spent = slowest.slice(0, step + 1).reduce((a, b) => a + b, 0), waiting = 1 - so_far.reduce((a, b) => a + b, 0) / (devices * spent);
+    idle.textContent = `${(100 * waiting).toFixed(0)} %`;
+    idle.className = waiting > 0 ? "attn-x-bad" : "";
+    const cell = 248 / owner.length;
+    pairs_.replaceChildren(...when.flatMap((row, i) => row.map((at, j) => s("rect", { x: (30 + j * cell).toFixed(1), y: (22 + i * cell).toFixed(1), width: (cell - 1.5).toFixed(1), height: (cell - 1.5).toFixed(1), class: at < 0 ? "attn-x-void" : at === step ? "attn-x-plus" : at < step ? "attn-x-band" : "attn-x-band attn-x-band2" }))),
+      ...owner.flatMap((rank, i) => (devices > 5 && i % 2) ? [] : [s("text", { x: 25, y: (26 + (i + 0.5) * cell).toFixed(1), "text-anchor": "end" }, `q${rank}`), s("text", { x: (30 + (i + 0.45) * cell).toFixed(1), y: 15, "text-anchor": "middle" }, `k${rank}`)]));
+    pairs_.setAttribute("aria-label", `Pairs of queries and keys; blue: of step ${step + 1}`);
+    rows.replaceChildren(...held.map((from, rank) => h("tr", {}, h("th", { scope: "row" }, String(rank)), ...[from, now[rank], so_far[rank], whole[rank]].map((value) => h("td", {}, String(value))))));
+    voice.say(`Step ${step + 1} of ${devices}: between ${Math.min(...now)} and ${most} pairs a device. ${idle.textContent} of the time so far is waiting.`);
   }
-
-  const newStepper = () => {
-    stepper = knob({ label: "Step (0: own keys)", min: 0, max: model.get("devices") - 1, step: 1, value: model.get("step"), oninput: (value) => go(Math.round(value)) });
-    holder.replaceChildren(stepper.node);
-  };
-  const go = (step) => change({ step: Math.min(model.get("devices") - 1, Math.max(0, step)) });
-  const causal = button("Hide later positions", () => {
-    change({ causal: !model.get("causal") });
-    causal.setAttribute("aria-pressed", String(model.get("causal")));
-  });
+  const causal = button("Causal mask", () => { change({ causal: !model.get("causal") }); causal.setAttribute("aria-pressed", String(model.get("causal"))); });
   causal.setAttribute("aria-pressed", String(model.get("causal")));
-  newStepper();
   frame(el, {
     question: "Who waits for whom, and which split ends the waiting?",
-    picture: [drawing, h("p", { class: "attn-x-note" }, "Blue: computed in this step. Grey: done. Pale: still to come. Empty: hidden by the mask."), voice.node],
+    picture: [node],
     controls: [
-      holder,
-      h("div", { class: "attn-x-top" }, button("Back", () => go(model.get("step") - 1)), button("Next", () => go(model.get("step") + 1)), causal),
-      knob({ label: "Devices", min: 2, max: 8, step: 1, value: model.get("devices"), oninput: (value) => { change({ step: 0, devices: Math.round(value) }); newStepper(); draw(); } }).node,
-      choice({ label: "Split of the sequence", options: ["contiguous", "zigzag", "striped"].map((name) => [name, name]), value: model.get("split"), oninput: (split) => change({ split }) }),
-      wide("Work of every device", h("table", { class: "attn-x-table" },
-        h("caption", {}, "Pairs of every device"), header("device", "has keys of", "now", "so far", "in all"), rows))],
+      h("div", { class: "attn-x-top" }, player("Pass the blocks", 8, (part) => { const at = part * count(), step = Math.min(count() - 1, Math.floor(at)); go(step, step === count() - 1 ? 0 : Math.max(0, 2 * (at - step) - 1)); }), causal),
+      h("p", { class: "attn-x-note" }, "Split of the sequence"),
+      chips("Split of the sequence", ["contiguous", "zigzag", "striped"].map((name) => [name, name]), model.get("split"), (split) => { moved = 0; change({ split }); }).node,
+      h("p", { class: "attn-x-big" }, idle, "of the time so far is waiting"), voice.node],
+    more: [fold("More", h("div", { class: "attn-x-stage" },
+      h("div", {}, knob({ label: "Devices", min: 2, max: 8, step: 1, value: count(), oninput: (devices) => { moved = 0; change({ devices, step: Math.min(model.get("step"), devices - 1) }); } }).node,
+        wide("Work of every device", h("table", { class: "attn-x-table" }, h("caption", {}, "Pairs of every device"), header("device", "has keys of", "now", "so far", "in all"), rows))),
+      h("div", {}, h("p", { class: "attn-x-note" }, "All pairs of two queries and two keys a device: blue now, dark done, pale to come."), pairs_)))],
   });
   numbers.watch(draw);
   draw();

@@ -9,7 +9,7 @@ from attn_course.distributed.schedule import LAYOUTS, ring_block, shard_position
 from attn_course.explorers._result import follow
 from attn_course.explorers._source import esm, stylesheet
 
-HEIGHT, HEIGHT_NARROW = 605, 1065
+HEIGHT, HEIGHT_NARROW = 567, 696
 INPUTS = ("devices", "step", "split", "causal")
 
 
@@ -63,8 +63,8 @@ def compute(*, devices: int, step: int, split: str, causal: bool) -> dict[str, A
 
 
 def default_state() -> dict[str, Any]:
-    """The state a page starts with: four devices under a causal mask, contiguous, first step."""
-    return {"kernel": False, "devices": 4, "step": 0, "split": LAYOUTS[0], "causal": True}
+    """The state a page starts with: four devices under a causal mask, contiguous, a step after the first."""
+    return {"kernel": False, "devices": 4, "step": 1, "split": LAYOUTS[0], "causal": True}
 
 
 class RingSchedule(anywidget.AnyWidget):
