@@ -18,7 +18,7 @@ from attn_course.functional import (
     window_pattern,
 )
 
-HEIGHT, HEIGHT_NARROW = 727, 1100
+HEIGHT, HEIGHT_NARROW = 573, 843
 SIZE, LAYERS = 20, 6
 INPUTS = (
     "size",
@@ -29,7 +29,6 @@ INPUTS = (
     "num_global",
     "causal",
     "painted",
-    "query",
 )
 
 
@@ -43,7 +42,6 @@ def compute(
     num_global: int,
     causal: bool,
     painted: Sequence[Sequence[int]],
-    query: int,
 ) -> dict[str, Any]:
     """Mask, cost and reach of a pattern, by the package.
 
@@ -56,11 +54,10 @@ def compute(
         num_global: How many positions at the start see all and are seen by all.
         causal: Whether later positions are hidden.
         painted: Pairs of query and key that the reader has switched.
-        query: The position whose reach is asked for.
 
     Returns:
-        ``mask``, row by row; ``pairs`` that are computed; ``layer``, for each position the first
-        layer after which the query can depend on it, 0 if none does; ``complete``, after how many
+        ``mask``, row by row; ``pairs`` that are computed; ``layer``, for each pair the first
+        layer after which the query can depend on the key, 0 if none does; ``complete``, after how many
         layers every position reaches all that causality allows, 0 if not within ``LAYERS``.
     """
     parts = []
@@ -83,7 +80,7 @@ def compute(
         mask = mask & everything
     # a residual connection keeps what was reached
     reach = receptive_field(mask | torch.eye(size, dtype=torch.bool), LAYERS)
-    first = LAYERS + 1 - reach[:, query].sum(0)  # reach only grows
+    first = LAYERS + 1 - reach.sum(0)  # reach only grows
     full = [bool(torch.equal(one, everything)) for one in reach]
     return {
         "mask": mask.tolist(),
@@ -94,7 +91,7 @@ def compute(
 
 
 def default_state() -> dict[str, Any]:
-    """The state a page starts with: a window of three."""
+    """The state a page starts with: a window of three, and three layers of it."""
     return {
         "kernel": False,
         "size": SIZE,
@@ -105,7 +102,7 @@ def default_state() -> dict[str, Any]:
         "num_global": 0,
         "causal": False,
         "painted": [],
-        "query": 12,
+        "layers": 3,
     }
 
 
@@ -128,7 +125,7 @@ class PatternPainter(anywidget.AnyWidget):
     num_global = traitlets.Int().tag(sync=True)
     causal = traitlets.Bool().tag(sync=True)
     painted = traitlets.List().tag(sync=True)
-    query = traitlets.Int().tag(sync=True)
+    layers = traitlets.Int().tag(sync=True)
     result = traitlets.Dict().tag(sync=True)
     problem = traitlets.Unicode().tag(sync=True)
 

@@ -50,7 +50,7 @@ function render({ model, el }) {
       const [x, y] = place(rank, radius), fill = 22 * Math.sqrt(now[rank] / pairs), waits = now[rank] < most, [a, b] = place(rank, radius + 30), side = Math.round((a - middle) / 60);
       return [s("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: 22, class: waits ? "attn-x-seat attn-x-idle" : "attn-x-seat" }), s("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: fill.toFixed(1), class: "attn-x-adds" }),
         s("text", { x: x.toFixed(1), y: y.toFixed(1), "text-anchor": "middle", class: "attn-x-tiptext attn-x-ofquery" }, `q${rank}`),
-        s("text", { x: a.toFixed(1), y: (b + 4 + (side ? 0 : b < high ? -2 : 8)).toFixed(1), "text-anchor": side > 0 ? "start" : side < 0 ? "end" : "middle", class: waits ? "attn-x-red" : "attn-x-faint" }, now[rank] === 0 ? "waits" : `${now[rank]} pairs`)];
+        s("text", { x: a.toFixed(1), y: (b + 4 + (side ? 0 : b < high ? -2 : 8)).toFixed(1), "text-anchor": side > 0 ? "start" : side < 0 ? "end" : "middle", class: waits ? "attn-x-red" : "attn-x-faint" }, now[rank] === 0 ? "waits" : `${now[rank]} pair${now[rank] === 1 ? "" : "s"}`)];
     }));
     blocks.replaceChildren(...ranks.map((rank) => {
       const [x, y] = place(rank + step + moved, radius - 42);

@@ -204,7 +204,6 @@ def painter_states() -> States:
             "num_global": rng.choice([0, 0, 2]),
             "causal": rng.random() < 0.5,
             "painted": [[rng.randrange(20), rng.randrange(20)] for _ in range(rng.choice([0, 3]))],
-            "query": rng.randrange(20),
         }
         for _ in range(30)
     ]
