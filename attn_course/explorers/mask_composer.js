@@ -46,59 +46,59 @@ function expression(joins) {
 
 function render({ model, el }) {
   const inputs = ["scores", "joins", "window", "prefix", "length", "place"];
-  const numbers = results(model, compute, inputs), voice = announcer();
-  const words = model.get("words");
-  const table = h("table", { class: "attn-x-heat" }), said = h("code", {});
+  const numbers = results(model, compute, inputs), voice = announcer(), words = model.get("words"), size = words.length;
+  const [left, top] = [48, 26], cell = (336 - left) / size, change = (values) => numbers.change(values, draw);
+  const cells = s("g"), node = s("svg", { viewBox: `0 0 380 ${top + size * cell + 6}`, role: "img" }, cells);
+  const table = h("table", { class: "attn-x-table" }), said = h("code", {}), empty = h("b"), leaked = h("b");
   let masked = true;
-  const change = (values) => numbers.change(values, draw);
 
   function draw() {
-    const { allowed, plain, weights, sums, leaked } = numbers.now();
-    const length = model.get("length"), padded = model.get("joins").padding !== "off";
-    const name = (j) => (padded && j >= length ? "pad" : words[j]);
-    const shown = masked ? weights : plain;
-    said.textContent = expression(model.get("joins"));
-    table.replaceChildren(
-      h("caption", {}, masked ? "Rows look at columns. –: forbidden, weight 0. Red frame: forbidden, and yet a weight." : "Rows look at columns. The weights as they are without a mask."),
-      h("thead", {}, h("tr", {}, h("td"), ...words.map((_, j) => h("th", { scope: "col" }, h("span", {}, name(j)))), h("th", { scope: "col" }, h("span", {}, "sum")))),
-      h("tbody", {}, ...shown.map((row, i) => h("tr", {}, h("th", { scope: "row" }, name(i)),
-        ...row.map((weight, j) => {
-          const barred = masked && !allowed[i][j];
-          return h("td", { class: barred && weight > 0 ? "attn-x-here" : "", style: `--share: ${(100 * weight).toFixed(1)}%` }, barred && weight === 0 ? "–" : weight.toFixed(2));
+    const { allowed, plain, weights, sums, leaked: leaks } = numbers.now(), joins = model.get("joins"), length = model.get("length");
+    const name = (j) => (joins.padding !== "off" && j >= length ? "pad" : words[j]), shown = masked ? weights : plain;
+    said.textContent = expression(joins);
+    const middle = (i) => (top + (i + 0.5) * cell + 5).toFixed(1), column = (j) => (left + (j + 0.5) * cell).toFixed(1);
+    const row = (i) => {
+      const bare = masked && !allowed[i].some(Boolean), y = (top + i * cell + 1).toFixed(1);
+      return [s("text", { x: left - 6, y: middle(i), "text-anchor": "end", class: name(i) === "pad" ? "attn-x-faint" : "attn-x-ofquery" }, name(i)),
+        ...shown[i].flatMap((weight, j) => {
+          const barred = masked && !allowed[i][j], look = barred ? (weight > 0 ? "attn-x-tile attn-x-leak" : "attn-x-barred") : "attn-x-tile";
+          return [s("rect", { x: (left + j * cell + 1).toFixed(1), y, width: (cell - 2).toFixed(1), height: (cell - 2).toFixed(1), rx: 2, class: look, "fill-opacity": barred && !weight ? 1 : weight.toFixed(3) }),
+            ...(weight < 0.005 || (bare && !weight) ? [] : [s("text", { x: column(j), y: middle(i), "text-anchor": "middle" }, weight.toFixed(2).replace("0.", "."))])];
         }),
-        h("td", { class: masked && Math.abs(sums[i] - 1) > 1e-9 ? "attn-x-bad" : "", style: "--share: 0%" }, masked ? sums[i].toFixed(2) : "1.00")))));
-    const pairs = total(allowed.flat().map(Number)), empty = allowed.flatMap((row, i) => (row.some(Boolean) ? [] : [i + 1]));
-    const leak = total(leaked) / words.length, low = sums.filter((sum) => sum > 0 && sum < 1 - 1e-9).length;
-    voice.say(!masked ? "Without a mask every query looks at every key." : [
-      `${pairs} of ${words.length ** 2} pairs are allowed.`,
-      empty.length ? `Nothing to look at: row${empty.length > 1 ? "s" : ""} ${empty.join(", ")}.` : "Every row has something to look at.",
-      leak > 0 ? `On average ${(100 * leak).toFixed(0)} % of a row's weight lies on forbidden keys.` : "",
-      low ? `${low} rows sum to less than 1.` : "",
-    ].filter(Boolean).join(" "));
+        ...(bare ? [s("rect", { x: left + 1, y, width: (size * cell - 2).toFixed(1), height: (cell - 2).toFixed(1), rx: 2, class: "attn-x-empty" }), ...(sums[i] ? [] : [s("text", { x: column((size - 1) / 2), y: middle(i), "text-anchor": "middle", class: "attn-x-red" }, "no key is left")])] : []),
+        ...(masked && Math.abs(sums[i] - 1) > 1e-9 ? [s("text", { x: 378, y: middle(i), "text-anchor": "end", class: "attn-x-red" }, `Σ ${sums[i].toFixed(2).replace("0.", ".")}`)] : [])];
+    };
+    cells.replaceChildren(...words.map((_, j) => s("text", { x: column(j), y: 17, "text-anchor": "middle", class: name(j) === "pad" ? "attn-x-faint" : "attn-x-ofkey" }, name(j))), ...words.flatMap((_, i) => row(i)));
+    const bare = allowed.flatMap((one, i) => (one.some(Boolean) ? [] : [i + 1])), leak = total(leaks) / size;
+    const text = !masked ? "Without a mask every query attends to every key." : `${expression(joins)}: ${total(allowed.flat().map(Number))} of ${size ** 2} pairs are allowed. ${bare.length ? `No key is left for row ${bare.join(", ")}.` : "Every row has a key."}`;
+    node.setAttribute("aria-label", `Weights, one row for each query. ${text}`);
+    empty.textContent = String(masked ? bare.length : 0);
+    empty.className = masked && bare.length ? "attn-x-bad" : "";
+    leaked.textContent = `${masked ? (100 * leak).toFixed(0) : 0} %`;
+    leaked.className = masked && leak > 0 ? "attn-x-bad" : "";
+    table.replaceChildren(h("caption", {}, "Weights, one row for each query"), header("", ...words.map((_, j) => name(j)), "sum"),
+      h("tbody", {}, ...shown.map((one, i) => h("tr", {}, h("th", { scope: "row" }, name(i)), ...[...one, total(one)].map((weight) => h("td", {}, weight.toFixed(2)))))));
+    voice.say(text);
   }
-
-  const joining = (kind) => choice({ label: kind, options: [["off", "off"], ["and", "and"], ["or", "or"]], value: model.get("joins")[kind],
-    oninput: (join) => change({ joins: { ...model.get("joins"), [kind]: join } }) });
-  const sized = (key, label, least) => knob({ label, min: least, max: words.length, step: 1, value: model.get(key), oninput: (value) => change({ [key]: Math.round(value) }) });
-  const toggle = button("Take the mask off", () => {
-    masked = !masked;
-    toggle.setAttribute("aria-pressed", String(!masked));
-    draw();
-  });
+  const join = (kind, how) => { change({ joins: { ...model.get("joins"), [kind]: how } }); press(); };
+  const kinds = KINDS.map((kind) => [kind, button(kind, () => join(kind, model.get("joins")[kind] === "off" ? "and" : "off"))]);
+  const joining = KINDS.map((kind) => choice({ label: kind, options: [["off", "off"], ["and", "and"], ["or", "or"]], value: model.get("joins")[kind], oninput: (how) => join(kind, how) }));
+  const press = () => kinds.forEach(([kind, node_], i) => { const how = model.get("joins")[kind]; node_.setAttribute("aria-pressed", String(how !== "off")); joining[i].querySelector("select").value = how; });
+  const sized = (key, label, least) => knob({ label, min: least, max: size, step: 1, value: model.get(key), oninput: (value) => change({ [key]: value }) }).node;
+  const toggle = button("Take the mask off", () => { masked = !masked; toggle.setAttribute("aria-pressed", String(!masked)); draw(); });
   toggle.setAttribute("aria-pressed", "false");
+  press();
   frame(el, {
-    question: "Which masks leave a row with nothing to look at?",
-    picture: [wide("Weights, one row for each query", table), voice.node],
+    question: "Which masks leave a query with no key?",
+    picture: [node],
     controls: [
-      h("div", { class: "attn-x-top" }, ...KINDS.map(joining)),
-      h("p", { class: "attn-x-note" }, "mask = ", said),
-      sized("window", "Window: keys, the own one included", 1).node,
-      sized("prefix", "Prefix: keys that all may see", 0).node,
-      sized("length", "Padding: words that are real", 0).node,
-      h("div", { class: "attn-x-top" },
-        choice({ label: "The mask acts", value: model.get("place"), oninput: (place) => change({ place }),
-          options: [["before", "before the softmax: −∞"], ["zero", "before the softmax: score 0"], ["after", "after the softmax: times 0"]] }),
-        toggle)],
+      h("div", { class: "attn-x-chips", role: "group", "aria-label": "Masks" }, ...kinds.map(([, one]) => one)),
+      h("p", { class: "attn-x-note" }, "The mask acts"),
+      chips("The mask acts", [["before", "before: −∞"], ["zero", "before: score 0"], ["after", "after: × 0"]], model.get("place"), (place) => change({ place })).node,
+      h("p", { class: "attn-x-big" }, empty, "rows without a key"), h("p", { class: "attn-x-big" }, leaked, "of the weight on masked keys"), voice.node],
+    more: [fold("More", h("div", { class: "attn-x-stage" },
+      h("div", {}, sized("window", "Window: keys, the own one included", 1), sized("prefix", "Prefix: keys that all may see", 0), sized("length", "Padding: words that are real", 0)),
+      h("div", {}, h("div", { class: "attn-x-top" }, ...joining), h("p", { class: "attn-x-note" }, "mask = ", said), toggle)), wide("Weights, one row for each query", table))],
   });
   numbers.watch(draw);
   draw();

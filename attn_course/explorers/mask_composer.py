@@ -12,7 +12,7 @@ from attn_course.explorers._source import esm, stylesheet
 from attn_course.functional import masked_softmax, softmax
 from attn_course.masks import causal_mask, padding_mask, window_mask
 
-HEIGHT, HEIGHT_NARROW = 556, 825
+HEIGHT, HEIGHT_NARROW = 542, 774
 WORDS = ("the", "cat", "saw", "a", "dog", "run", "home")
 KINDS = ("causal", "window", "prefix", "padding")
 JOINS = ("off", "and", "or")
@@ -33,7 +33,7 @@ def compose(
     parts = {
         "causal": causal_mask(size),
         "window": window_mask(size, window_size=window, causal=True),
-        # the keys that all may see; joined to causal by or it is attn_course.masks.prefix_mask
+       
         "prefix": padding_mask(torch.tensor([prefix]), size),
         "padding": padding_mask(torch.tensor([length]), size),
     }
@@ -103,15 +103,15 @@ def compute(
 
 
 def default_state() -> dict[str, Any]:
-    """The state a page starts with: causal, before the softmax."""
+    """The state a page starts with: a window and padding that leave the last row nothing."""
     generator = torch.Generator().manual_seed(7)
     scores = 1.5 * torch.randn(len(WORDS), len(WORDS), generator=generator)
     return {
         "kernel": False,
         "words": list(WORDS),
         "scores": [[round(score, 1) for score in row] for row in scores.tolist()],
-        "joins": {"causal": "and", "window": "off", "prefix": "off", "padding": "off"},
-        "window": 3,
+        "joins": {"causal": "off", "window": "and", "prefix": "off", "padding": "and"},
+        "window": 2,
         "prefix": 2,
         "length": 5,
         "place": "before",

@@ -511,7 +511,7 @@ def test_the_decoding_tree_answers_to_the_keyboard(opened: Any) -> None:
     )
 
 
-STILLS = ("block_stream", "growing_up", "hard_attention", "kv_cache", "online_softmax", "pattern_painter", "ring_schedule", "rope_distances")
+STILLS = ("block_stream", "growing_up", "hard_attention", "kv_cache", "mask_composer", "online_softmax", "pattern_painter", "ring_schedule", "rope_distances")
 CALM = {"reduced_motion": "reduce"}
 # The opening picture without what only a script could answer to.
 STILL = """node => {
