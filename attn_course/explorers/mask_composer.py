@@ -33,7 +33,6 @@ def compose(
     parts = {
         "causal": causal_mask(size),
         "window": window_mask(size, window_size=window, causal=True),
-       
         "prefix": padding_mask(torch.tensor([prefix]), size),
         "padding": padding_mask(torch.tensor([length]), size),
     }
