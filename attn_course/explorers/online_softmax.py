@@ -75,7 +75,7 @@ def compute(
 
 
 def default_state() -> dict[str, Any]:
-    """The state a page starts with: eight keys in tiles of two, three tiles read: a new maximum has come."""
+    """The state a page starts with: eight keys in tiles of two, the third just read."""
     return {
         "kernel": False,
         "scores": [0.5, -1.0, 1.5, 0.0, 3.0, -0.5, 2.0, 1.0],

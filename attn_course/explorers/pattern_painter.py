@@ -57,8 +57,8 @@ def compute(
 
     Returns:
         ``mask``, row by row; ``pairs`` that are computed; ``layer``, for each pair the first
-        layer after which the query can depend on the key, 0 if none does; ``complete``, after how many
-        layers every position reaches all that causality allows, 0 if not within ``LAYERS``.
+        layer after which the query can depend on the key, 0 if none does; ``complete``, after how
+        many layers every position reaches all that causality allows, 0 if not within ``LAYERS``.
     """
     parts = []
     if window:

@@ -63,7 +63,7 @@ def compute(*, devices: int, step: int, split: str, causal: bool) -> dict[str, A
 
 
 def default_state() -> dict[str, Any]:
-    """The state a page starts with: four devices under a causal mask, contiguous, a step after the first."""
+    """The state a page starts with: four devices, causal, contiguous, second step."""
     return {"kernel": False, "devices": 4, "step": 1, "split": LAYOUTS[0], "causal": True}
 
 

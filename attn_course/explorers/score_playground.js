@@ -39,7 +39,7 @@ const REACH = 4, ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0,
 const shorten = (x, y) => { const size = Math.hypot(x, y); return size > REACH ? [(x * REACH) / size, (y * REACH) / size] : [x, y]; };
 
 // Arrows from the origin; each tip can be dragged, or moved with the arrow keys.
-function plane(labels, { onmove, onselect }) {
+function plane(labels, { onmove, onbegin }) {
   const size = 300, pad = 16, scale = (size - 2 * pad) / (2 * REACH), middle = size / 2;
   const grid = [-4, -2, 2, 4].map((i) => s("path", { class: "attn-x-grid", d: `M${middle + i * scale} ${pad}V${size - pad}M${pad} ${middle - i * scale}H${size - pad}` }));
   const numbers = [-4, -2, 2, 4].flatMap((i) => [
@@ -49,8 +49,8 @@ function plane(labels, { onmove, onselect }) {
   const node = s("svg", { viewBox: `0 0 ${size} ${size}`, role: "group", "aria-label": "Query and keys as arrows; arrow keys move the one in focus", class: "attn-x-plane" },
     ...grid, s("path", { class: "attn-x-axis", d: `M${middle} ${pad}V${size - pad}M${pad} ${middle}H${size - pad}` }), ...numbers);
   const tips = labels.map(([name, sign], i) => {
-    const line = s("line", { x1: middle, y1: middle, class: i === 0 ? "attn-x-ray attn-x-own" : "attn-x-ray" });
-    const disc = s("circle", { r: 9, class: i === 0 ? "attn-x-tip attn-x-own" : "attn-x-tip" });
+    const line = s("line", { x1: middle, y1: middle, class: `attn-x-ray ${i ? "attn-x-key" : "attn-x-query"}` });
+    const disc = s("circle", { r: 9, class: `attn-x-tip ${i ? "attn-x-key" : "attn-x-query"}` });
     const text = s("text", { "text-anchor": "middle", class: "attn-x-tiptext" }, sign);
     const grip = s("g", { tabindex: 0, class: "attn-x-grip", role: "slider", "aria-label": name, "aria-valuemin": 0, "aria-valuemax": REACH, "aria-roledescription": "vector" },
       s("circle", { r: 22, fill: "transparent" }), disc, text);
@@ -59,8 +59,8 @@ function plane(labels, { onmove, onselect }) {
       const round = (value) => Math.round(20 * value) / 20;
       onmove(i, shorten(round(((event.clientX - box.left) * unit - middle) / scale), round((middle - (event.clientY - box.top) * unit) / scale)));
     };
-    draggable(grip, { start() { grip.focus({ preventScroll: true }); onselect(i); }, move });
-    grip.addEventListener("focus", () => onselect(i));
+    draggable(grip, { start() { grip.focus({ preventScroll: true }); onbegin(); }, move });
+    grip.addEventListener("focus", onbegin);
     grip.addEventListener("keydown", (event) => {
       if (!(event.key in ARROWS)) return;
       event.preventDefault();
@@ -68,18 +68,17 @@ function plane(labels, { onmove, onselect }) {
       const round = (value) => Math.round(1e9 * value) / 1e9;
       onmove(i, ([x, y]) => shorten(round(x + step * dx), round(y + step * dy)));
     });
-    return { line, grip, text, disc };
+    return { line, grip };
   });
   node.append(...tips.map(({ line }) => line), ...[...tips].reverse().map(({ grip }) => grip));
   return {
     node,
-    draw(vectors, chosen) {
-      tips.forEach(({ line, grip, disc }, i) => {
+    draw(vectors) {
+      tips.forEach(({ line, grip }, i) => {
         const [x, y] = [middle + vectors[i][0] * scale, middle - vectors[i][1] * scale];
-        line.setAttribute("x2", x);
-        line.setAttribute("y2", y);
+        line.setAttribute("x2", x.toFixed(2));
+        line.setAttribute("y2", y.toFixed(2));
         grip.setAttribute("transform", `translate(${x.toFixed(2)} ${y.toFixed(2)})`);
-        disc.classList.toggle("attn-x-chosen", i === chosen);
         const length = Math.hypot(...vectors[i]);
         grip.setAttribute("aria-valuenow", length.toFixed(2));
         grip.setAttribute("aria-valuetext", `${digits(vectors[i][0], 2)}, ${digits(vectors[i][1], 2)}, length ${length.toFixed(2)}`);
@@ -91,122 +90,70 @@ function plane(labels, { onmove, onselect }) {
 const matrix = (rows) => h("table", { class: "attn-x-matrix" }, h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((value) => h("td", {}, String(value).replace("-", "−")))))));
 
 function render({ model, el }) {
-  const numbers = results(model, compute, ["query", "key", "sharpness", "joined", "parameters"]);
-  const voice = announcer();
+  const numbers = results(model, compute, ["query", "key", "sharpness", "joined", "parameters"]), voice = announcer();
   const count = model.get("key").length, start = Object.fromEntries(["query", "key", "sharpness", "joined"].map((key) => [key, model.get(key)]));
   const labels = [["query", "q"], ...Array.from({ length: count }, (_, i) => [`key ${i + 1}`, String(i + 1)])];
-  let chosen = 0, angle = 0, mark = null;
-  const vectors = () => [model.get("query"), ...model.get("key")];
-
-  const box = (label) => {
-    const id = unique("number"), input = h("input", { type: "number", id, min: -REACH, max: REACH, step: 0.1 });
-    return { input, node: h("div", { class: "attn-x-number" }, h("label", { for: id }, label), input) };
-  };
-  const x = box("x"), y = box("y");
-  const polar = (size, degrees) => [size * Math.cos((degrees * Math.PI) / 180), size * Math.sin((degrees * Math.PI) / 180)];
-  const size = knob({ label: "Length", min: 0, max: REACH, step: 0.05, value: 1, oninput: (value) => { turn(value, angle); } });
-  const direction = knob({ label: "Direction, °", min: -180, max: 180, step: 1, value: 0, oninput: (value) => { angle = value; turn(Math.hypot(...vectors()[chosen]), value); } });
-  const sharp = knob({ label: "Sharpness β", min: 0, max: 10, step: 0.5, value: model.get("sharpness"), oninput: (value) => change({ sharpness: value }) });
-  const same = h("input", { type: "checkbox", id: unique("joined"), oninput: () => change({ joined: same.checked }) });
-  same.checked = model.get("joined");
-
-  function change(values) {
-    numbers.change(values, draw);
-    place();
-  }
-  function put2(i, vector) {
+  const change = (values) => numbers.change(values, draw), vectors = () => [model.get("query"), ...model.get("key")];
+  let mark = null; // the weights when a vector was last taken in hand
+  const begin = () => { mark = numbers.now().weights; };
+  const put2 = (i, vector) => {
     const to = typeof vector === "function" ? vector(vectors()[i]) : vector;
     change(i === 0 ? { query: to } : { key: model.get("key").map((old, j) => (j === i - 1 ? to : old)) });
-  }
-  // The direction of a vector of length 0 is remembered, so that it can grow again.
-  const turn = (length, degrees) => put2(chosen, polar(length, degrees));
-  for (const axis of [x, y]) {
-    axis.input.addEventListener("input", () => {
-      const at = [Number(x.input.value), Number(y.input.value)];
-      if (x.input.value !== "" && y.input.value !== "" && at.every(Number.isFinite)) put2(chosen, shorten(...at));
-    });
-    axis.input.addEventListener("change", () => place(true));
-  }
-
-  const map = plane(labels, { onmove: put2, onselect: (i) => { if (i !== chosen) { chosen = i; select.value = i; place(); } } });
-  const picker = choice({ label: "Vector", options: labels.map(([name], i) => [i, name]), value: 0, oninput: (i) => { chosen = Number(i); place(); } });
-  const select = picker.querySelector("select");
-
-  function place(force = false) {
-    const vector = vectors()[chosen], length = Math.hypot(...vector);
-    if (length > 1e-9) angle = (Math.atan2(vector[1], vector[0]) * 180) / Math.PI;
-    const tidy = (number) => Math.round(100 * number) / 100 || 0;
-    [x, y].forEach(({ input }, i) => { if (force || document.activeElement !== input) input.value = tidy(vector[i]); });
-    for (const [control, number] of [[size, tidy(length)], [direction, Math.round(angle)]])
-      if (force || !control.node.contains(document.activeElement)) control.set(number);
-    map.draw(vectors(), chosen);
-  }
-
-  const cells = {};
-  const rows = ROWS.map(([name, label]) => {
-    const state = h("span", { class: "attn-x-same" });
-    cells[name] = { state, keys: Array.from({ length: count }, () => ({ score: h("td"), weight: gauge("attn-x-number-in") })) };
-    return h("tr", {}, h("th", { scope: "row" }, `${label} `, state), ...cells[name].keys.map(({ weight }) => h("td", {}, weight.node)));
+  };
+  const map = plane(labels, { onmove: put2, onbegin: begin });
+  const sharp = knob({ label: "Sharpness β of the cosine", min: 0, max: 10, step: 0.5, value: model.get("sharpness"), oninput: (value) => change({ sharpness: value }) });
+  const same = h("input", { type: "checkbox", id: unique("joined"), oninput: () => change({ joined: same.checked }) });
+  same.checked = model.get("joined");
+  const strips = ROWS.map(([name, label]) => {
+    const keys = Array.from({ length: count }, (_, i) => h("span", { style: `--share: ${[95, 60, 35, 15][i]}%` })), state = h("small");
+    return { name, label, keys, state, node: h("div", { class: "attn-x-notice" }, h("span", {}, label), state, h("div", { "aria-hidden": "true" }, ...keys)) };
   });
-  const raw = ROWS.map(([name, label]) => h("tr", {}, h("th", { scope: "row" }, label), ...cells[name].keys.map(({ score }) => score)));
+  const body = h("tbody"), raw = h("tbody");
 
   function draw() {
     const { scores, weights } = numbers.now();
     mark ??= weights;
-    const still = Object.fromEntries(ROWS.map(([name]) => [name, weights[name].every((weight, i) => Math.abs(weight - mark[name][i]) < 5e-4)]));
-    const unchanged = ROWS.filter(([name]) => still[name]).map(([, label]) => label);
-    for (const [name] of ROWS) {
-      cells[name].state.textContent = unchanged.length === ROWS.length ? "" : still[name] ? "same" : "moved";
-      cells[name].state.classList.toggle("attn-x-moved", !still[name]);
-      cells[name].keys.forEach((cell, i) => {
-        cell.score.textContent = scores[name][i].toFixed(2).replace("-", "−");
-        const moved = Math.abs(weights[name][i] - mark[name][i]) >= 5e-3;
-        cell.weight.set(weights[name][i], weights[name][i].toFixed(2), moved ? mark[name][i] : null);
-      });
+    map.draw(vectors());
+    const still = (name) => weights[name].every((weight, i) => Math.abs(weight - mark[name][i]) < 5e-4), calm = ROWS.every(([name]) => still(name));
+    for (const { name, keys, state } of strips) {
+      keys.forEach((key, i) => { key.style.width = `${(100 * weights[name][i]).toFixed(2)}%`; key.textContent = weights[name][i] < 0.1 ? "" : String(i + 1); });
+      state.textContent = calm ? "" : still(name) ? "did not notice" : "noticed";
+      state.className = still(name) ? "" : "attn-x-moved";
     }
-    const best = weights.dot.indexOf(Math.max(...weights.dot)) + 1;
-    const news = unchanged.length === ROWS.length ? "The weights are those that were marked."
-      : unchanged.length ? `Since the mark the same weights: ${unchanged.join(", ")}.` : "All seven have moved since the mark.";
-    voice.say(`${news} By the dot product key ${best} has most, ${weights.dot[best - 1].toFixed(2)}.`);
+    const rows = (table) => ROWS.map(([name, label]) => h("tr", {}, h("th", { scope: "row" }, label), ...table[name].map((value) => h("td", {}, value.toFixed(2).replace("-", "−")))));
+    body.replaceChildren(...rows(weights));
+    raw.replaceChildren(...rows(scores));
+    const unchanged = ROWS.filter(([name]) => still(name)).map(([, label]) => label), best = weights.dot.indexOf(Math.max(...weights.dot)) + 1;
+    voice.say(calm ? `By the dot product key ${best} has most, ${weights.dot[best - 1].toFixed(2)}.` : unchanged.length ? `Not noticed by ${unchanged.join(", ")}.` : "Noticed by all seven.");
   }
-
+  // the second key grows, or turns once around
+  const moving = (way) => (share) => {
+    if (share === 0) begin();
+    const [x, y] = start.key[1], size = Math.hypot(x, y), angle = Math.atan2(y, x) + (way === "turn" ? Math.PI * share : 0), length = way === "grow" ? 0.3 + (REACH - 0.3) * share : size;
+    put2(2, [length * Math.cos(angle), length * Math.sin(angle)].map((value) => Math.round(1e9 * value) / 1e9));
+  };
+  const reset = () => { mark = null; sharp.set(start.sharpness); same.checked = start.joined; change({ ...start }); };
   const p = model.get("parameters");
   const given = (name, ...parts) => h("div", { class: "attn-x-given" }, h("strong", {}, name), ...parts.map(([sign, value]) => h("span", { class: "attn-x-given" }, `${sign} =`, matrix(value))));
-  const column = (v) => v.map((value) => [value]);
-  const reset = () => {
-    chosen = 0;
-    select.value = 0;
-    mark = null;
-    sharp.set(start.sharpness);
-    same.checked = start.joined;
-    change({ ...start });
-    place(true);
-  };
+  const column = (v) => v.map((value) => [value]), table = (caption, rows) => wide(caption, h("table", { class: "attn-x-table" }, h("caption", {}, caption), header("score", ...labels.slice(1).map(([name]) => name)), rows));
   frame(el, {
     question: "Which scores notice that a key gets longer?",
     picture: [map.node],
     controls: [
-      h("div", { class: "attn-x-top" }, picker, h("div", { class: "attn-x-number" }, x.node, y.node)),
-      size.node, direction.node, sharp.node,
-      h("div", { class: "attn-x-top" }, button("Mark these weights", () => { mark = null; draw(); }), button("Reset", reset)),
-      voice.node],
-    more: [
-      wide("Weights of the keys by each score", h("table", { class: "attn-x-table attn-x-scores" },
-        h("caption", {}, "Weight of each key in the softmax over the four; the red line is the mark"),
-        header("score", ...labels.slice(1).map(([name]) => name)), h("tbody", {}, ...rows))),
-      fold("Scores and parameters",
-        wide("Scores before the softmax", h("table", { class: "attn-x-table" },
-          h("caption", {}, "Before the softmax"), header("score", ...labels.slice(1).map(([name]) => name)), h("tbody", {}, ...raw))),
-        h("p", { class: "attn-x-note" }, "The parameters, fixed:"),
-        h("div", { class: "attn-x-givens" },
-          given("general", ["W", p.general.weight]),
-          given("additive", ["W", p.additive.weight_query], ["U", p.additive.weight_key], ["v", column(p.additive.v)]),
-          given("concat", ["W", p.concat.weight], ["v", column(p.concat.v)]),
-          given("location", ["W", p.location.weight])),
-        h("p", { class: "attn-x-check" }, same, h("label", { for: same.id }, "Give concat the matrices of additive, side by side: W = [W U], and its v")))],
+      h("div", { class: "attn-x-top" }, player("Lengthen key 2", 4, moving("grow")), player("Turn key 2", 4, moving("turn")), button("Reset", reset)),
+      h("p", { class: "attn-x-note" }, "Weights of keys 1 to 4 by each score"),
+      h("div", {}, ...strips.map(({ node }) => node)), voice.node],
+    more: [fold("More", sharp.node,
+      table("Weights: softmax over the four keys", body), table("Scores before the softmax", raw),
+      h("p", { class: "attn-x-note" }, "The parameters, fixed:"),
+      h("div", { class: "attn-x-givens" },
+        given("general", ["W", p.general.weight]),
+        given("additive", ["W", p.additive.weight_query], ["U", p.additive.weight_key], ["v", column(p.additive.v)]),
+        given("concat", ["W", p.concat.weight], ["v", column(p.concat.v)]),
+        given("location", ["W", p.location.weight])),
+      h("p", { class: "attn-x-check" }, same, h("label", { for: same.id }, "Give concat the matrices of additive, side by side: W = [W U], and its v")))],
   });
   numbers.watch(draw);
-  place(true);
   draw();
 }
 export default { render };

@@ -102,8 +102,7 @@ def test_a_finger_drags_a_key_all_the_way_and_the_page_stays(opened: Any) -> Non
     x, y = centre(tip)
     Finger(page).drag((x, y), (x, y + 0.45 * box["height"]))
     assert scrolled(page) == before
-    assert figure.get_by_role("combobox", name="Vector").input_value() == "3"
-    place = float(figure.get_by_role("spinbutton", name="y", exact=True).input_value())
+    place = float(tip.get_attribute("aria-valuetext").split(", ")[1])
     assert place == pytest.approx(1.5 - 0.45 * 300 / (268 / 8), abs=0.15)
     # beside the arrows the same movement scrolls
     start = (box["x"] + 6, box["y"] + box["height"] - 6)
@@ -170,7 +169,7 @@ def test_the_sense_answers_to_the_keyboard(opened: Any) -> None:
     assert senses.all_inner_texts() == ["water 50 %", "money 50 %"]
 
 
-WITH_BARS = ("score_playground", "memory_hops")
+WITH_BARS = ("kv_cache", "memory_hops")
 
 
 @pytest.mark.parametrize("name", explorers.NAMES)
@@ -291,52 +290,113 @@ def test_the_bottleneck_explorer_takes_typed_letters(opened: Any) -> None:
 
 
 def test_a_longer_vector_moves_the_dot_and_not_the_cosine(opened: Any) -> None:
-    page, figure = opened("score_playground")
+    page, figure = opened("score_playground", **CALM)
+    strips = figure.locator(".attn-x-notice")
 
-    def weights(row: str) -> list[str]:
+    def noticed() -> dict[str, bool]:
         page.wait_for_timeout(100)
-        line = figure.get_by_role("row", name=re.compile(f"^{row} ")).first
-        return line.locator(".attn-x-number-in").all_inner_texts()
+        lines = [strips.nth(i).inner_text().split("\n") for i in range(strips.count())]
+        assert all(line[1] in ("noticed", "did not notice") for line in lines)
+        return {line[0]: line[1] == "noticed" for line in lines}
 
-    before = {row: weights(row) for row in ("dot", "cosine", "location")}
-    assert len(before["dot"]) == 4
-    figure.get_by_role("combobox", name="Vector").select_option("key 2")
-    figure.get_by_role("slider", name="Length", exact=True).focus()
-    page.keyboard.press("Home")  # a vector of length 0
-    assert figure.get_by_role("spinbutton", name="x", exact=True).input_value() == "0"
-    page.keyboard.press("End")  # of length 4, in the direction it had
-    page.wait_for_timeout(300)
-    assert weights("dot") != before["dot"]
-    assert weights("cosine") == before["cosine"]
-    assert weights("location") == before["location"]
-    assert "same weights: location, cosine." in figure.locator("[aria-live]").inner_text()
+    before = strips.first.locator("div span").nth(1).get_attribute("style")
+    figure.get_by_role("button", name="Lengthen key 2").click()
+    found = noticed()
+    assert [name for name, yes in found.items() if not yes] == ["location", "cosine"]
+    figure.get_by_role("button", name="Turn key 2").click()
+    assert [name for name, yes in noticed().items() if not yes] == ["location"]
     figure.get_by_role("button", name="Reset").click()
-    assert weights("dot") == before["dot"]
+    page.wait_for_timeout(100)
+    assert strips.first.locator("div span").nth(1).get_attribute("style") == before
 
 
 def test_vectors_move_by_mouse_and_by_arrow_keys(opened: Any) -> None:
     page, figure = opened("score_playground")
     tip = figure.get_by_role("slider", name="key 3")
-    x = figure.get_by_role("spinbutton", name="x", exact=True)
-    y = figure.get_by_role("spinbutton", name="y", exact=True)
     tip.focus()
-    assert figure.get_by_role("combobox", name="Vector").input_value() == "3"
-    assert (x.input_value(), y.input_value()) == ("-1.5", "1.5")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Shift+ArrowUp")
-    assert (x.input_value(), y.input_value()) == ("-1.4", "2")
+    page.wait_for_timeout(100)
     assert tip.get_attribute("aria-valuetext") == "-1.40, 2.00, length 2.44"
     plane = figure.locator(".attn-x-plane").bounding_box()
     page.mouse.move(*centre(tip))
     page.mouse.down()
     page.mouse.move(plane["x"] + plane["width"] / 2, plane["y"] - 200, steps=5)
     page.mouse.up()
+    page.wait_for_timeout(100)
     # beyond the circle that vectors may reach, straight up
-    assert abs(float(x.input_value())) < 0.1
-    assert float(y.input_value()) == pytest.approx(4, abs=0.01)
-    x.fill("9")
-    x.blur()
-    assert float(x.input_value()) < 4
+    x, y = map(float, tip.get_attribute("aria-valuetext").split(", ")[:2])
+    assert abs(x) < 0.1
+    assert y == pytest.approx(4, abs=0.01)
+
+
+def test_a_pattern_is_painted_by_mouse_and_keys_and_layers_fill_it(opened: Any) -> None:
+    page, figure = opened("pattern_painter", **CALM)
+    cost, depth = figure.locator("b").first, figure.locator("b").last
+    brush = figure.get_by_role("button", name=re.compile("^query"))
+    brush.focus()
+    assert brush.get_attribute("aria-label") == "query 11, key 5: reached in 6 layers"
+    page.keyboard.press("Enter")
+    assert (cost.inner_text(), depth.inner_text()) == ("59", "–")
+    box = figure.locator("svg").bounding_box()
+    cell = box["width"] * 17.6 / 380
+    x, y = box["x"] + box["width"] * 24 / 380 + 0.5 * cell, box["y"] + box["width"] * 24 / 380
+    page.mouse.move(x + 6 * cell, y + 0.5 * cell)  # along the first row
+    page.mouse.down()
+    page.mouse.move(x + 10 * cell, y + 0.5 * cell, steps=20)
+    page.mouse.up()
+    page.wait_for_timeout(100)
+    assert cost.inner_text() == "64"
+    figure.get_by_role("button", name="global").click()
+    assert (cost.inner_text(), depth.inner_text()) == ("39", "2")
+
+
+def test_what_replaces_the_stream_leaves_no_copy(opened: Any) -> None:
+    page, figure = opened("block_stream", **CALM)
+    share, copy = figure.locator("b").first, figure.locator("b").last
+    figure.get_by_role("button", name="pre-norm").click()
+    page.wait_for_timeout(60)
+    assert copy.inner_text() == "100 %"
+    assert float(share.inner_text().rstrip(" %")) > 10
+    figure.get_by_role("button", name="Residual connection").click()
+    page.wait_for_timeout(60)
+    assert (share.inner_text(), copy.inner_text()) == ("0 %", "0 %")
+
+
+@pytest.mark.parametrize(("rescale", "right"), [(True, True), (False, False)])
+def test_stale_weights_make_a_wrong_mean(opened: Any, rescale: bool, right: bool) -> None:
+    page, figure = opened("online_softmax", **CALM)
+    if not rescale:
+        figure.get_by_role("button", name="Rescale").click()
+    figure.get_by_role("button", name="Read the keys").click()
+    page.wait_for_timeout(100)
+    assert (figure.locator("b").inner_text() == "2.52") == right
+    assert (figure.locator("svg .attn-x-stale").count() == 0) == right
+    figure.get_by_role("button", name="falling").click()
+    page.wait_for_timeout(100)
+    assert figure.locator("b").inner_text() == "2.52"
+
+
+def test_the_ring_shows_who_waits(opened: Any) -> None:
+    page, figure = opened("ring_schedule", **CALM)
+    assert figure.locator("svg .attn-x-idle").count() == 1
+    figure.get_by_role("button", name="zigzag").click()
+    figure.get_by_role("button", name="Pass the blocks").click()
+    page.wait_for_timeout(100)
+    assert figure.locator("b").inner_text() == "0 %"
+    assert figure.locator("svg .attn-x-idle").count() == 0
+
+
+def test_masks_are_joined_by_chips(opened: Any) -> None:
+    page, figure = opened("mask_composer", **CALM)
+    assert figure.locator("b").first.inner_text() == "1"
+    figure.get_by_role("button", name="padding").click()
+    figure.get_by_role("button", name="prefix").click()
+    page.wait_for_timeout(100)
+    assert figure.locator("b").first.inner_text() == "4"
+    figure.get_by_role("button", name="before: score 0").click()
+    page.wait_for_timeout(100)
+    assert figure.locator("svg .attn-x-leak").count() > 30
 
 
 def test_the_local_window_is_dragged_and_runs_off_the_edge(opened: Any) -> None:
@@ -575,7 +635,7 @@ def test_the_decoding_tree_answers_to_the_keyboard(opened: Any) -> None:
     )
 
 
-STILLS = [name for name in explorers.NAMES if name != "score_playground"]
+STILLS = explorers.NAMES
 CALM = {"reduced_motion": "reduce"}
 # The opening picture without what only a script could answer to.
 STILL = """node => {
@@ -721,6 +781,9 @@ def test_the_tokens_move_by_themselves_until_a_hand_takes_one(opened: Any) -> No
         ("rope_distances", "both tokens", (10 * 340 / 63, 2), 22),
         ("kv_cache", "words written", (20 * 368 / 83, 3), 60),
         ("hard_attention", "draws for each estimate", (0, 4 * 31), 7),
+        ("block_stream", "part of the stack", (5 * 372 / 24, 3), 14),
+        ("online_softmax", "tiles read", (-66, 2), 2),
+        ("ring_schedule", "step", (90, 2), 2),
     ],
 )
 def test_a_finger_drags_the_thing_itself(
