@@ -193,7 +193,7 @@ def test_a_map_has_one_path_for_neighbours_of_one_colour() -> None:
     assert svg.count("<path") < 40
     # each of the 300 cells is still there: five points, the first of them also the last
     cells = max(re.findall(r' d="([^"]*)"', svg), key=len)
-    assert cells.count("M") == 300 and cells.count("L") == 1200
+    assert (cells.count("M"), cells.count("L")) == (300, 1200)
 
 
 def test_an_attention_map_has_queries_as_rows_from_the_top() -> None:
