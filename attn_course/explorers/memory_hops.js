@@ -81,71 +81,127 @@ export function compute({ sentences, told, thing, hops, places, words, embed, mo
   };
 }
 
+const PILL = [77, 303], ROW = 36, FIRST_ROW = 74;
+
+// A path through the story: from the question to the sentences of each hop, and on to the answer.
+function trail({ onpick }) {
+  const node = s("svg", { role: "group" }), lines = s("g"), rows = s("g"), labels = s("g");
+  const pill = (y, kind) => s("rect", { x: PILL[0], y: y - 14, width: PILL[1] - PILL[0], height: 28, rx: 14, class: kind });
+  const text = (y, kind, words = "") => s("text", { x: 190, y: y + 4.5, "text-anchor": "middle", class: kind }, words);
+  const asked = text(20, "attn-x-asked"), answered = text(0, "attn-x-strong"), verdict = text(0, ""), last = pill(0, "attn-x-pill attn-x-answer");
+  node.append(pill(20, "attn-x-pill attn-x-question-pill"), asked, lines, rows, last, answered, verdict, labels);
+  let each = [], arrows = [], shown = Infinity;
+  const y = (i) => (i < 0 ? 20 : FIRST_ROW + ROW * i + (i === each.length ? 10 : 0));
+
+  function furnish(sentences, told) {
+    each = sentences.map((words, i) => {
+      const glow = pill(FIRST_ROW + ROW * i, "attn-x-glow"), one = text(FIRST_ROW + ROW * i, told[i] ? null : "attn-x-cut attn-x-faint", words);
+      const pick = () => onpick(i);
+      const grip = s("g", { class: "attn-x-sentence-pill", tabindex: 0, role: "checkbox", "aria-checked": String(told[i]), "aria-label": words, onclick: pick, onkeydown: (event) => {
+        if (event.key !== " " && event.key !== "Enter") return;
+        event.preventDefault();
+        pick();
+      } }, pill(FIRST_ROW + ROW * i, told[i] ? "attn-x-pill" : "attn-x-pill attn-x-left-out"), glow, one);
+      return { grip, glow };
+    });
+    const focused = [...rows.children].indexOf(document.activeElement);
+    rows.replaceChildren(...each.map(({ grip }) => grip));
+    each[focused]?.grip.focus();
+    const end = y(each.length);
+    last.setAttribute("y", end - 14);
+    answered.setAttribute("y", end + 4.5);
+    verdict.setAttribute("y", end + 33);
+    node.setAttribute("viewBox", `0 0 380 ${end + 40}`);
+  }
+  // hop by hop: an arrow's share is the weight that it comes from times the one that it goes to
+  function draw(weights, thing, { answer, chances, right, places }) {
+    asked.textContent = `Where is the ${thing}?`;
+    const stops = [[[-1, 1]], ...weights.map((row) => row.map((weight, i) => [i, weight]).filter(([, weight]) => weight >= 0.08)), [[each.length, 1]]];
+    arrows = stops.slice(1).flatMap((to, k) => stops[k].flatMap(([i, from]) => to.map(([j, weight]) => {
+      const side = k % 2 ? 1 : -1, edge = PILL[(side + 1) / 2], share = from * weight, final = k === weights.length;
+      const out = edge + side * (i === j ? 60 : Math.min(84, 34 + 0.42 * Math.abs(y(j) - y(i)))), up = i === j ? 9 : 0, tip = edge + side * 7;
+      const line = s("path", { class: final ? "attn-x-hop attn-x-final" : "attn-x-hop", pathLength: 1, "stroke-width": (1 + 5 * share).toFixed(2), opacity: (0.2 + 0.8 * share).toFixed(2),
+        d: `M${edge} ${y(i) - up}C${out} ${y(i) - up} ${out} ${y(j) + up} ${tip} ${y(j) + up}` }, s("title", {}, `${final ? "answer" : `hop ${k + 1}`}: ${share.toFixed(2)}`));
+      const head = s("path", { class: final ? "attn-x-head attn-x-final" : "attn-x-head", opacity: (0.3 + 0.7 * share).toFixed(2), d: `M${edge} ${y(j) + up}l${side * 11} -6v12z` });
+      return { k, share, line, head, at: [edge + 0.75 * (out - edge), (y(i) + y(j)) / 2], goal: j };
+    })));
+    lines.replaceChildren(...arrows.flatMap(({ line, head }) => [line, head]));
+    labels.replaceChildren(...weights.map((_, k) => {
+      const { at } = arrows.filter((one) => one.k === k).reduce((best, one) => (one.share > best.share ? one : best), { share: -1, at: [0, 0] });
+      return s("text", { x: at[0].toFixed(1), y: (at[1] + 4.5).toFixed(1), "text-anchor": "middle", class: "attn-x-hop-name" }, `hop ${k + 1}`);
+    }));
+    const chance = Math.round(100 * (chances[places.indexOf(answer)] ?? 0));
+    answered.textContent = `in the ${answer}, ${chance} % sure`;
+    verdict.textContent = right === "" ? "these sentences do not say it" : right === answer ? "right" : `wrong: the story says ${right}`;
+    verdict.setAttribute("class", right === "" ? "attn-x-faint" : right === answer ? "attn-x-good" : "attn-x-red");
+    node.setAttribute("aria-label", `The story, and the way from the question to the answer in ${weights.length} ${weights.length === 1 ? "hop" : "hops"}`);
+    move(shown, weights);
+  }
+  function move(stage, weights) {
+    shown = stage;
+    const done = (k) => Math.min(1, Math.max(0, stage - k));
+    arrows.forEach(({ k, line, head }) => {
+      line.setAttribute("stroke-dasharray", `${done(k)} 2`);
+      head.style.visibility = done(k) < 1 ? "hidden" : "";
+    });
+    [...labels.children].forEach((label, k) => { label.style.visibility = done(k) < 0.5 ? "hidden" : ""; });
+    each.forEach(({ glow }, i) => glow.setAttribute("opacity", Math.max(...weights.map((row, k) => (done(k) < 1 ? 0 : 0.3 * row[i]))).toFixed(2)));
+    for (const one of [answered, verdict]) one.style.visibility = done(weights.length) < 1 ? "hidden" : "";
+  }
+  return { node, furnish, draw, move };
+}
+
 function render({ model, el }) {
   const stories = model.get("stories"), places = model.get("places");
   const inputs = ["sentences", "told", "thing", "hops", "places", "words", "embed", "most", "weights"];
   const numbers = results(model, compute, inputs), voice = announcer();
-  const head = h("tr", {}), body = h("tbody", {}), measured = h("p", { class: "attn-x-note" });
+  const head = h("thead"), body = h("tbody"), measured = h("p", { class: "attn-x-note" });
   const bars = places.map((place) => {
-    const share = gauge(), name = h("td", {}, place);
-    return { place, share, name, node: h("tr", {}, name, h("td", { class: "attn-x-weight" }, share.node)) };
+    const share = gauge();
+    return { share, node: h("tr", {}, h("th", { scope: "row" }, place), h("td", {}, share.node)) };
   });
-  const swap = (list, i) => { const copy = [...list]; [copy[i - 1], copy[i]] = [copy[i], copy[i - 1]]; return copy; };
-  const cell = (share, there) => {
-    const look = gauge();
-    look.set(share, there ? share.toFixed(2) : "–");
-    return h("td", {}, look.node);
-  };
-  // The rows are built anew at each change; the control that was used keeps the focus.
-  let focus = "";
+  const map = trail({ onpick(i) {
+    const told = model.get("told").map((heard, j) => (j === i ? !heard : heard));
+    if (told.some(Boolean)) change({ told });
+    else voice.say("At least one sentence must stay in the story.");
+  } });
+
   function draw() {
     const sentences = model.get("sentences"), told = model.get("told"), hops = model.get("hops"), thing = model.get("thing");
-    const { weights, chances, answer, right } = numbers.now();
+    const result = numbers.now(), { weights, chances, answer, right } = result;
     // In Jupyter the kernel answers a moment later: until then the old answer belongs to another story.
     if (weights.length !== hops || weights[0].length !== sentences.length) return;
-    head.replaceChildren(h("th", { scope: "col" }, "use"), h("th", { scope: "col" }, "sentence"),
-      ...weights.map((_, k) => h("th", { scope: "col" }, `hop ${k + 1}`)));
-    body.replaceChildren(...sentences.map((text, i) => h("tr", {},
-      h("td", { style: "white-space: nowrap" },
-        h("input", { type: "checkbox", checked: told[i], "data-use": `told ${i}`, "aria-label": `use: ${text}`, onchange: (event) => {
-          const next = told.map((heard, j) => (j === i ? event.target.checked : heard));
-          if (!next.some(Boolean)) { event.target.checked = true; return voice.say("At least one sentence must stay in the story."); }
-          focus = `told ${i}`;
-          change({ told: next });
-        } }),
-        i ? h("button", { type: "button", style: "padding: 0 .4rem; margin-left: .4rem", "data-use": `up ${i}`, "aria-label": `earlier: ${text}`, title: "move it earlier", onclick: () => {
-          focus = `up ${Math.max(1, i - 1)}`;
-          change({ sentences: swap(sentences, i), told: swap(told, i) });
-        } }, "↑") : null),
-      h("td", { class: told[i] ? "" : "attn-x-faint" }, text),
-      ...weights.map((row) => cell(row[i], told[i])))));
-    if (focus) body.querySelector(`[data-use="${focus}"]`)?.focus();
-    focus = "";
-    bars.forEach(({ place, share, name }, i) => {
-      share.set(chances[i], chances[i].toFixed(2));
-      name.className = place === right ? "attn-x-good" : "";
-    });
+    map.furnish(sentences, told);
+    map.draw(weights, thing, { ...result, places });
+    steps.forEach((step, i) => step.setAttribute("aria-pressed", String(i + 1 === hops)));
+    head.replaceChildren(...header("sentence", ...weights.map((_, k) => `hop ${k + 1}`)).children);
+    body.replaceChildren(...sentences.map((text, i) => h("tr", {}, h("th", { scope: "row" }, text), ...weights.map((row) => h("td", {}, told[i] ? row[i].toFixed(2) : "–")))));
+    bars.forEach(({ share }, i) => share.set(chances[i], chances[i].toFixed(2)));
     const says = `Where is the ${thing}? With ${hops} ${hops === 1 ? "hop" : "hops"} the network answers ${answer}`;
     voice.say(right === "" ? `${says}; these sentences do not answer the question.` : right === answer ? `${says}, which is right.` : `${says}; the right answer is ${right}.`);
     measured.textContent = `Wrong answers of this network on ${model.get("error").stories} new stories: ${(100 * model.get("error")[hops]).toFixed(2)} %.`;
   }
-  const change = (values) => numbers.change(values, draw);
+  const change = (values) => { map.move(Infinity, numbers.now().weights); numbers.change(values, draw); };
+  const steps = [1, 2, 3].map((hops) => button(`${hops} ${hops === 1 ? "hop" : "hops"}`, () => change({ hops })));
   const things = choice({ label: "Where is the", options: model.get("things").map((name) => [name, `${name}?`]), value: model.get("thing"), oninput: (thing) => change({ thing }) });
   const start = (name) => {
     const [, thing, sentences] = stories.find(([other]) => other === name);
     things.querySelector("select").value = thing;
     change({ sentences, told: sentences.map(() => true), thing });
   };
-  const picked = choice({ label: "Story", options: stories.map(([name]) => [name, name]), value: stories[0][0], oninput: start });
   frame(el, {
+    large: true,
     question: "How many hops does the question need?",
-    picture: [wide("The story and the weights of each hop", h("table", { class: "attn-x-table" }, h("thead", {}, head), body)), voice.node],
+    picture: [map.node],
     controls: [
-      h("div", { class: "attn-x-top" }, picked, things,
-        choice({ label: "Hops", options: [["1", "1"], ["2", "2"], ["3", "3"]], value: String(model.get("hops")), oninput: (hops) => change({ hops: Number(hops) }) }),
-        button("Reset", () => start(picked.querySelector("select").value))),
-      h("table", { class: "attn-x-table" }, header("place", "probability"), h("tbody", {}, ...bars.map(({ node }) => node))),
-      measured],
+      h("div", { class: "attn-x-top", role: "group", "aria-label": "Hops" }, ...steps),
+      h("div", { class: "attn-x-top" }, choice({ label: "Story", options: stories.map(([name]) => [name, name]), value: stories[0][0], oninput: start }),
+        player("Hop by hop", 4, (share) => { const { weights } = numbers.now(); map.move(share * (weights.length + 1), weights); }, true)),
+      h("p", { class: "attn-x-note" }, "Click a sentence to leave it out."),
+      voice.node],
+    more: [fold("More", things, h("div", { class: "attn-x-stage" },
+      wide("The story and the weights of each hop", h("table", { class: "attn-x-table" }, h("caption", {}, "Weight of each sentence"), head, body)),
+      h("table", { class: "attn-x-table" }, h("caption", {}, "Probability of each place"), h("tbody", {}, ...bars.map(({ node }) => node)))), measured)],
   });
   numbers.watch(draw);
   draw();

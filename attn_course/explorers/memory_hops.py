@@ -180,7 +180,7 @@ def default_state() -> dict[str, Any]:
         "sentences": list(sentences),
         "told": [True] * len(sentences),
         "thing": thing,
-        "hops": 1,
+        "hops": 2,
         "stories": [[name, thing, list(story)] for name, (thing, story) in STORIES.items()],
         "things": list(OBJECTS),
         "places": list(PLACES),
