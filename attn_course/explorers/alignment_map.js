@@ -167,7 +167,7 @@ function render({ model, el }) {
   const words = h("details", { class: "attn-x-details" }), measured = h("p", { class: "attn-x-note" });
   const isDates = () => model.get("task") === "dates";
   const picker = choice({ label: "Model", options: [["translation", "translate words"], ["dates", "write dates"]], value: model.get("task"), oninput: (task) => use(task, examples[task][0]) });
-  const examplesAt = h("div", {});
+  const examplesAt = h("div", { style: "min-width: 0; max-width: 100%" });
 
   function draw() {
     const task = model.get("task"), result = numbers.now(), { source, known, output, copied, expected } = result;
@@ -212,8 +212,7 @@ function render({ model, el }) {
   }
   field.addEventListener("input", () => use(model.get("task"), field.value));
   frame(el, {
-    large: false,
-    question: "Where does it look for each word it says?",
+    question: "What does each written word attend to?",
     picture: [
       h("div", { class: "attn-x-sentence" }, label, field),
       map.node, cell],

@@ -61,86 +61,77 @@ export function compute({ text, letters, weights, layout }) {
   return { states, output, chances, ended };
 }
 
-// Columns are letters read so far, rows the 40 numbers of the state; the last column is all that is left.
-function strips() {
-  const cell = 6, column = 26, left = 4, top = 30;
-  const node = s("svg", { role: "img", class: "attn-x-strips" });
-  return {
-    node,
-    draw(states, text) {
-      const rows = states[0].length, width = left + text.length * column + 2, height = top + rows * cell + 4;
-      node.setAttribute("viewBox", `0 0 ${Math.max(width, 210)} ${height}`);
-      node.style.maxWidth = `${Math.max(width, 210)}px`;
-      node.setAttribute("aria-label", `The state of the encoder after each of ${text.length} letters; the last one, ${rows} numbers, is the context vector`);
-      const last = left + (text.length - 1) * column;
-      node.replaceChildren(
-        ...states.flatMap((state, t) => [
-          s("text", { x: left + t * column + column / 2 - 1, y: top - 6, "text-anchor": "middle" }, text[t]),
-          ...state.map((value, i) => s("rect", { x: left + t * column, y: top + i * cell, width: column - 3, height: cell - 1, class: value < 0 ? "attn-x-minus" : "attn-x-plus", "fill-opacity": Math.abs(value).toFixed(2) })),
-        ]),
-        s("rect", { x: last - 2, y: top - 2, width: column + 1, height: rows * cell + 3, class: "attn-x-frame" }),
-        s("text", { x: Math.max(last + column, 88), y: 10, "text-anchor": "end", class: "attn-x-strong" }, "context vector"));
-    },
-  };
-}
-
-function accuracyChart(accuracy, trained, most) {
-  const [width, height, left, bottom, top] = [300, 190, 48, 40, 12];
-  const x = (n) => left + ((width - left - 10) * (n - 1)) / (most - 1);
-  const y = (share) => top + (height - top - bottom) * (1 - share);
+// The letters go one by one into a vector, and come out of it backwards. Below it: how many words of
+// each length come back whole, with a dot to be dragged.
+const [MIDDLE, VECTOR] = [190, 84], OUT = 150, [TOP, FLOOR, LEFT, RIGHT] = [222, 318, 40, 372];
+function funnel({ accuracy, trained, most, units, onlength }) {
+  const cells = Array.from({ length: units }, (_, i) => s("rect", { x: MIDDLE - 100 + (200 * i) / units, y: VECTOR, width: 200 / units - 0.7, height: 20 }));
+  const threads = s("g"), letters = s("g"), x = (n) => LEFT + ((RIGHT - LEFT) * (n - 1)) / (most - 1), y = (share) => FLOOR - (FLOOR - TOP) * share;
   const points = Object.entries(accuracy).map(([n, share]) => [Number(n), share]);
-  const dot = s("circle", { r: 6, class: "attn-x-mean" });
-  const ticks = [0, 0.5, 1].flatMap((share) => [
-    s("path", { class: "attn-x-grid", d: `M${left} ${y(share)}H${width - 10}` }),
-    s("text", { x: left - 6, y: y(share) + 4, "text-anchor": "end" }, `${100 * share} %`),
-  ]).concat([1, 5, 10, 15].map((n) => s("text", { x: x(n), y: height - bottom + 17, "text-anchor": "middle" }, String(n))));
-  const node = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", class: "attn-x-accuracy" },
-    ...ticks,
-    s("path", { class: "attn-x-trace", d: `M${x(trained)} ${top}V${height - bottom}` }),
-    s("text", { x: x(trained) - 5, y: height - bottom - 6, "text-anchor": "end" }, "trained up to here"),
-    s("text", { x: (left + width) / 2, y: height - 6, "text-anchor": "middle" }, "letters"),
-    s("path", { class: "attn-x-curve", d: points.map(([n, share], i) => `${i ? "L" : "M"}${x(n).toFixed(1)} ${y(share).toFixed(1)}`).join("") }),
-    dot);
+  const drop = s("path", { class: "attn-x-trace" }), said = s("text", { class: "attn-x-strong" });
+  const grip = s("g", {}, s("circle", { r: 22, fill: "transparent" }), s("circle", { r: 8, class: "attn-x-mean" }));
+  const node = s("svg", { viewBox: "0 0 380 354", role: "group", "aria-label": "Letters that go into one vector and come out backwards, and the share of words that come back whole by their length" },
+    s("text", { x: 0, y: VECTOR + 15, class: "attn-x-strong" }, "one vector"), s("text", { x: 380, y: VECTOR + 15, "text-anchor": "end", class: "attn-x-faint" }, `${units} numbers`), threads,
+    s("rect", { x: MIDDLE - 103, y: VECTOR - 3, width: 206, height: 26, rx: 3, class: "attn-x-vector" }), ...cells, letters,
+    ...[0, 0.5, 1].flatMap((share) => [s("path", { class: share ? "attn-x-grid" : "attn-x-axis", d: `M${LEFT} ${y(share)}H${RIGHT}` }), s("text", { x: LEFT - 6, y: y(share) + 4, "text-anchor": "end" }, `${100 * share} %`)]),
+    ...[1, 5, 10, 15].map((n) => s("text", { x: x(n).toFixed(1), y: FLOOR + 17, "text-anchor": "middle" }, String(n))),
+    s("text", { x: RIGHT, y: FLOOR + 33, "text-anchor": "end" }, "letters"), s("text", { x: LEFT, y: FLOOR + 33, class: "attn-x-faint" }, `trained with up to ${trained}`),
+    s("path", { class: "attn-x-curve", d: points.map(([n, share], i) => `${i ? "L" : "M"}${x(n).toFixed(1)} ${y(share).toFixed(1)}`).join("") }), drop, said, grip);
+  const tell = sliding(grip, { label: "letters of a random word", max: most, far: 4, at: (pixel) => 1 + ((pixel - LEFT) * (most - 1)) / (RIGHT - LEFT), get: () => now.text.length, onmove: (length) => onlength(Math.max(1, length)) });
+  let now = { text: "" };
+  // stage: letters read, then letters written
+  function move(stage) {
+    const { text, states, output, target } = now, step = Math.min(20, 372 / Math.max(text.length, output.length, 1));
+    const place = (i, count) => MIDDLE + step * (i - (count - 1) / 2), read = Math.min(text.length, Math.floor(stage)), written = Math.max(0, Math.min(output.length, Math.floor(stage) - text.length));
+    const state = read ? states[read - 1] : states[0].map(() => 0);
+    cells.forEach((cell, i) => put(cell, { class: state[i] < 0 ? "attn-x-dot" : "attn-x-plus", opacity: Math.abs(state[i]).toFixed(2) }, []));
+    const into = (i, count) => (MIDDLE + (190 * (i - (count - 1) / 2)) / count).toFixed(1);
+    threads.replaceChildren(...[...text].slice(0, read).map((_, i) => s("path", { class: "attn-x-feeds", d: `M${place(i, text.length).toFixed(1)} 30C${place(i, text.length).toFixed(1)} 62 ${into(i, text.length)} 50 ${into(i, text.length)} ${VECTOR - 3}` })),
+      ...[...output].slice(0, written).map((letter, i) => s("path", { class: letter === target[i] ? "attn-x-feeds" : "attn-x-feeds attn-x-lost", d: `M${into(i, output.length)} ${VECTOR + 23}C${into(i, output.length)} 130 ${place(i, output.length).toFixed(1)} 116 ${place(i, output.length).toFixed(1)} ${OUT - 15}` })));
+    const letter = (one, i, count, high, kind) => s("text", { x: place(i, count).toFixed(1), y: high, "text-anchor": "middle", class: `attn-x-letter ${kind}` }, one);
+    letters.replaceChildren(...[...text].map((one, i) => letter(one, i, text.length, 22, i < read ? "" : "attn-x-faint")),
+      ...[...output].slice(0, written).flatMap((one, i) => [letter(one, i, output.length, OUT, one === target[i] ? "attn-x-good" : "attn-x-red"),
+        ...(one === target[i] || !target[i] ? [] : [letter(target[i], i, output.length, OUT + 20, "attn-x-faint")])]));
+  }
   return {
-    node,
-    draw(length) {
-      dot.setAttribute("cx", x(length));
-      dot.setAttribute("cy", y(accuracy[length]));
-      node.setAttribute("aria-label", `Share of sequences reversed without a mistake, by length; ${(100 * accuracy[length]).toFixed(0)} % at ${length} letters`);
+    node, move,
+    draw(next) {
+      now = next;
+      const n = now.text.length, share = accuracy[n], end = n > most * 0.55;
+      grip.setAttribute("transform", `translate(${x(n).toFixed(1)} ${y(share).toFixed(1)})`);
+      drop.setAttribute("d", `M${x(n).toFixed(1)} ${y(share).toFixed(1)}V${FLOOR}`);
+      put(said, { x: (x(n) + (end ? 14 : -14)).toFixed(1), y: Math.min(FLOOR - 8, y(share) + (end ? -8 : 24)).toFixed(1), "text-anchor": end ? "start" : "end" }, []);
+      if (!end) put(said, { x: Math.max(LEFT + 4, x(n) - 14), "text-anchor": "start" }, []);
+      said.textContent = `${(100 * share).toFixed(0)} %`;
+      tell(n, `${n} letters, ${(100 * share).toFixed(0)} % come back whole`);
+      move(Infinity);
     },
   };
 }
 
 function render({ model, el }) {
   const letters = model.get("letters"), most = model.get("most"), accuracy = model.get("accuracy");
-  const numbers = results(model, compute, ["text", "letters", "weights", "layout"]);
-  const voice = announcer(), heat = strips(), chart = accuracyChart(accuracy, model.get("trained_length"), most);
-  const id = unique("text"), said = h("p", { class: "attn-x-spelled" }), wanted = h("p", { class: "attn-x-spelled" });
-  const measured = h("p", { class: "attn-x-note" });
+  const numbers = results(model, compute, ["text", "letters", "weights", "layout"]), voice = announcer(), id = unique("text"), share = h("b");
   const field = h("input", { type: "text", id, value: model.get("text"), maxlength: most, autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
-  const complaint = h("span", { class: "attn-x-bad", role: "status" });
-  const spell = (place, text, marks = []) => place.replaceChildren(...[...text].map((letter, i) => h("span", { class: marks[i] ?? "" }, letter)));
+  const complaint = h("p", { class: "attn-x-note attn-x-bad", role: "status" }), measured = h("span");
+  const draws = (count) => Array.from({ length: count }, () => letters[Math.floor(Math.random() * letters.length)]).join("");
+  const fresh = (count) => { field.value = draws(count); use(field.value); };
+  const picture = funnel({ accuracy, trained: model.get("trained_length"), most, units: numbers.now().states[0].length, onlength: fresh });
 
   function draw() {
-    const text = model.get("text"), { states, output, chances, ended } = numbers.now();
+    const text = model.get("text"), { states, output, ended } = numbers.now();
     // In Jupyter the kernel answers a moment later: until then the old answer belongs to another text.
     if (states.length !== text.length) return;
     const target = [...text].reverse().join("");
-    const right = [...output].map((letter, i) => letter === target[i]);
     const wrong = [...target].filter((letter, i) => letter !== output[i]).length + Math.max(0, output.length - target.length);
-    spell(wanted, target);
-    spell(said, output, right.map((good) => (good ? "attn-x-ok" : "attn-x-no")));
-    [...said.children].forEach((span, i) => { span.title = `${(100 * chances[i]).toFixed(0)} % sure`; });
-    heat.draw(states, text);
-    chart.draw(text.length);
-    measured.textContent = `Measured with ${model.get("sequences_per_length")} words of each length: at ${text.length} letters ${(100 * accuracy[text.length]).toFixed(0)} % come out without a mistake.`;
-    const verdict = wrong === 0 && ended ? "without a mistake" : `${wrong} of ${target.length} letters wrong${ended ? "" : ", and it does not stop in time"}`;
-    voice.say(`It says ${output || "nothing"}: ${verdict}.`);
+    picture.draw({ text, states, output, target });
+    share.textContent = `${(100 * accuracy[text.length]).toFixed(0)} %`;
+    measured.textContent = `of ${model.get("sequences_per_length")} random words of ${text.length} letters came back without a mistake`;
+    voice.say(`It says ${output || "nothing"}: ${wrong === 0 && ended ? "without a mistake" : `${wrong} of ${target.length} letters wrong${ended ? "" : ", and it does not stop in time"}`}.`);
   }
   function use(text) {
     complaint.textContent = text === "" ? `Type letters from ${letters[0]} to ${letters.at(-1)}.` : "";
-    if (text === "") return;
-    numbers.change({ text }, draw);
+    if (text !== "") numbers.change({ text }, draw);
   }
   field.addEventListener("input", () => {
     const kept = [...field.value.toLowerCase()].filter((letter) => letters.includes(letter)).slice(0, most).join("");
@@ -149,22 +140,16 @@ function render({ model, el }) {
     use(kept);
     if (dropped) complaint.textContent = `Only the letters ${letters[0]} to ${letters.at(-1)}, at most ${most}.`;
   });
-  const draws = (count) => Array.from({ length: count }, () => letters[Math.floor(Math.random() * letters.length)]).join("");
-  const fresh = (count) => { field.value = draws(count); use(field.value); };
-  const size = knob({ label: "Random letters", min: 1, max: most, step: 1, value: model.get("text").length, oninput: fresh });
   frame(el, {
-    large: false,
     question: "How long a word fits through one vector?",
-    picture: [
-      h("dl", { class: "attn-x-pairs" }, h("dt", {}, "backwards"), h("dd", {}, wanted), h("dt", {}, "it says"), h("dd", {}, said)),
-      voice.node,
-      h("div", { class: "attn-x-scroll", tabindex: 0, role: "region", "aria-label": "States of the encoder" }, heat.node)],
+    picture: [picture.node],
     controls: [
-      h("div", { class: "attn-x-top" }, h("label", { for: id }, `Letters ${letters[0]} to ${letters.at(-1)}`), field,
-        button("Other letters", () => fresh(model.get("text").length)), complaint),
-      size.node, chart.node, measured],
+      h("div", { class: "attn-x-top" }, h("label", { for: id }, `Your word, of ${letters[0]} to ${letters.at(-1)}`), field,
+        button("Random word", () => fresh(model.get("text").length)),
+        player("Letter by letter", 6, (part) => picture.move(part * (2 * model.get("text").length + 2)), true)),
+      complaint,
+      h("p", { class: "attn-x-big" }, share, measured), voice.node],
   });
-  field.addEventListener("input", () => size.set(model.get("text").length));
   numbers.watch(draw);
   draw();
 }

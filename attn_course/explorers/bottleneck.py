@@ -17,7 +17,7 @@ from attn_course.explorers._result import follow, plain
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.nn import Decoder, Encoder, EncoderDecoder
 
-HEIGHT, HEIGHT_NARROW = 478, 876
+HEIGHT, HEIGHT_NARROW = 488, 651
 WEIGHTS = Path(__file__).with_name("bottleneck_weights.json")
 HIDDEN, EMBED, MOST = 40, 8, 18
 LETTERS = "abcdefgh"
@@ -107,7 +107,7 @@ def default_state() -> dict[str, Any]:
     saved, model = _trained()
     return {
         "kernel": False,
-        "text": "badge",
+        "text": "cabbagedecade",
         "letters": LETTERS,
         "most": MOST,
         "weights": saved["weights"],

@@ -161,10 +161,10 @@ function chart(width) {
   const [height, left, bottom, top] = [280, 50, 40, 12];
   const frame = s("g");
   const curves = LINES.map(([, colour, dashes]) => s("path", { fill: "none", stroke: colour, "stroke-width": 2.5, "stroke-dasharray": dashes }));
-  const clip = unique("clip");
+  const clip = unique("clip"), names = LINES.map(([name, colour]) => s("text", { x: width - 2, "text-anchor": "end", class: "attn-x-line-name", style: `--line: ${colour}` }, name));
   const node = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", class: "attn-x-chart", "aria-label": "Gradient norm by lag, logarithmic, one curve for each kind of cell" },
     s("clipPath", { id: clip }, s("rect", { x: left, y: top, width: width - left - 8, height: height - top - bottom })),
-    frame, s("g", { "clip-path": `url(#${clip})` }, ...curves));
+    frame, s("g", { "clip-path": `url(#${clip})` }, ...curves), ...names);
   return {
     node,
     draw(result, length) {
@@ -188,6 +188,12 @@ function chart(width) {
       LINES.forEach(([name], k) => {
         const points = result[name].map((value, lag) => [lag, value]).filter(([, value]) => value > 0 && Number.isFinite(value));
         curves[k].setAttribute("d", points.map(([lag, value], i) => `${i ? "L" : "M"}${x(lag).toFixed(1)} ${y(value).toFixed(1)}`).join(""));
+      });
+      // the names at the ends, from the highest curve down, never on each other
+      let free = 0;
+      LINES.map(([name], k) => [k, Math.min(height - bottom - 4, Math.max(top, y(Math.max(1e-300, result[name].at(-1)))))]).sort((a, b) => a[1] - b[1]).forEach(([k, end], i) => {
+        free = Math.min(height - bottom - 4 - 16 * (2 - i), Math.max(end + (i === 2 ? 16 : -6), free + 16));
+        names[k].setAttribute("y", free.toFixed(1));
       });
     },
   };
@@ -217,15 +223,12 @@ function render({ model, el }) {
   ];
   const start = Object.fromEntries(controls.map(([key]) => [key, model.get(key)]));
   const reset = () => { controls.forEach(([key, { set }]) => set(start[key])); change({ ...start }); };
-  const key = ([, colour, dashes]) => s("svg", { viewBox: "0 0 34 8", class: "attn-x-swatch", "aria-hidden": "true" }, s("path", { d: "M0 4H34", stroke: colour, "stroke-width": 3, "stroke-dasharray": dashes }));
   frame(el, {
     question: "How far back does the gradient reach?",
-    picture: [
-      plot.node,
-      h("p", { class: "attn-x-legend" }, ...LINES.map((line) => h("span", {}, key(line), ` ${line[0]}`))),
-      h("p", { class: "attn-x-note" }, "Size of the derivative of the last state by the input so many steps before it; a network of 16 units.")],
-    controls: [...controls.map(([, { node }]) => node), button("Reset", reset), voice.node],
-    more: [fold("The ends of the curves as numbers", h("table", { class: "attn-x-table" },
+    picture: [plot.node],
+    controls: [...controls.slice(0, 2).map(([, { node }]) => node), button("Reset", reset), voice.node],
+    more: [fold("More", ...controls.slice(2).map(([, { node }]) => node), h("table", { class: "attn-x-table" },
+      h("caption", {}, "Size of the derivative of the last state by the input so many steps before it; a network of 16 units"),
       header("cell", "at lag 0", "at the largest lag"),
       h("tbody", {}, ...LINES.map((line, k) => h("tr", {}, h("th", { scope: "row" }, line[0]), ...cells[k])))))],
   });

@@ -94,14 +94,14 @@ function render({ model, el }) {
   };
   const row = (label, cell) => h("tr", {}, h("th", { scope: "row" }, label), h("td", {}, cell.node));
   frame(el, {
-    question: "How much of the weight do you keep if you compare only what falls into one bucket?",
+    question: "How much weight do you keep inside one bucket?",
     picture: [picture.node],
     controls: [
       h("p", { class: "attn-x-note" }, "Touch a point to see with what it is compared."),
-      controls.turn.node, controls.n_buckets.node, controls.n_hashes.node, controls.sharpness.node,
+      controls.turn.node, controls.n_hashes.node,
       h("table", { class: "attn-x-table" }, h("tbody", {}, row("pairs kept", share), row("weight kept", mass), row("weight kept, this point", own))),
       voice.node, button("Reset", reset)],
-    more: [fold("All numbers as a table", wide("Buckets and weights of every point",
+    more: [fold("More", controls.n_buckets.node, controls.sharpness.node, wide("Buckets and weights of every point",
       h("table", { class: "attn-x-table" }, header("point", "buckets by round", "kept", "weight"), body)))],
   });
   numbers.watch(draw);

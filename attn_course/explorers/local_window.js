@@ -1,4 +1,4 @@
-// A window that slides over twenty scores: global softmax, local-m and local-p below each other.
+// A window that slides over a sentence: what it cuts off of a global softmax, and local-m and local-p.
 // compute() is, in float64, what attn_course.functional's masked_softmax, local_m_mask and
 // local_p_weights give; a test compares them.
 function softmax(scores, mask) {
@@ -19,154 +19,116 @@ export function compute({ scores, length, position, half_width }) {
   };
 }
 
-const PANELS = [
-  ["all", () => "global: every position"],
-  ["local_m", (position) => `local-m: window around step ${Math.floor(position + 0.5)}`],
-  ["local_p", (position) => `local-p: window around ${digits(position, 1)}, times a Gaussian`],
-];
+const NAMES = ["all", "local_m", "local_p"];
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 
-function chart(width, count, furthest, { onposition, onwidth }) {
-  const left = 30, right = 8, tall = 82, gap = 30, top = 66, height = top + PANELS.length * (tall + gap) + 36;
-  const column = (width - left - right) / (furthest + 1), x = (i) => left + (i + 0.5) * column;
-  const base = (panel) => top + gap + panel * (tall + gap) + tall;
-  // The window of local-p, over the scores and over its own weights; that of local-m over its own.
-  const strips = [[20, top + 2], [base(2) - tall, base(2)]];
-  const bands = [...strips, [base(1) - tall, base(1)]].map(([from, to]) => s("rect", { y: from, height: to - from, class: "attn-x-window" }));
-  const line = s("path", { class: "attn-x-centre" }), grip = s("path", { class: "attn-x-handle", transform: "translate(0 13)", d: "M-7 -7H7L0 5Z" });
-  const edges = [0, 1].map(() => s("path", { class: "attn-x-edge" }));
-  const frame = s("g"), bars = s("g"), dots = s("g");
-  const node = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", class: "attn-x-windows" }, ...bands, bars, dots, ...edges, line, grip, frame);
-  let centre = 0, half = 1, drag = null;
-  const at = (event) => {
-    const box = node.getBoundingClientRect();
-    return (((event.clientX - box.left) * width) / box.width - left) / column - 0.5;
-  };
+function chart({ words, furthest, widest, onposition, onwidth }) {
+  const left = 4, right = 376, column = (right - left) / (furthest + 1), x = (i) => left + (i + 0.5) * column;
+  const [tall, bases] = [76, [124, 248]], clip = (value) => Math.min(right, Math.max(left, value));
+  const [band, beyond] = [0, 1].map(() => s("rect", { y: 24, height: bases[1] - 24, class: "attn-x-window" }));
+  beyond.setAttribute("class", "attn-x-takes");
+  const bars = s("g"), bell = s("path", { class: "attn-x-bell" }), later = s("g"), lost = s("text", { x: right, "text-anchor": "end", y: 42, class: "attn-x-red" });
+  const line = s("path", { class: "attn-x-centre", d: `M0 24V${bases[1]}` }), sums = [s("text", { x: left, y: 147, class: "attn-x-weight-name" }), s("text", { x: left, y: 164 })];
+  const centre = s("g", {}, line, s("rect", { x: -22, y: 0, width: 44, height: 30, fill: "transparent" }), s("path", { class: "attn-x-tip attn-x-own", d: "M-9 6H9V14L0 24L-9 14Z" }));
+  const edge = s("g", {}, s("path", { class: "attn-x-edge", d: `M0 24V${bases[1]}` }), s("circle", { r: 20, cy: 186, fill: "transparent" }), s("circle", { r: 7, cy: 186, class: "attn-x-tip attn-x-own" }));
+  const texts = words.map((word, i) => s("text", { transform: `translate(${x(i) + 4.5} ${bases[1] + 6}) rotate(-90)`, "text-anchor": "end" }, word));
+  const node = s("svg", { viewBox: "0 0 380 320", role: "group", class: "attn-x-windows" }, band, beyond, later, bars, bell,
+    ...bases.map((base) => s("path", { class: "attn-x-axis", d: `M${left} ${base}H${right}` })), ...texts,
+    s("text", { x: left, y: 42 }, "no window: the whole sentence"), lost, ...sums, centre, edge);
+  let now = { position: 0, half_width: 1 }, drag = null, from = 0, before = null;
+  const at = (event) => { const box = node.getBoundingClientRect(); return (((event.clientX - box.left) * 380) / box.width - left) / column - 0.5; };
   const tenth = (value) => Math.round(10 * value) / 10;
   // Near an edge of the window its width is dragged, anywhere else its centre.
-  const isEdge = (place) => Math.abs(Math.abs(place - centre) - half) < 0.45 && Math.abs(place - centre) > 0.5;
+  const isEdge = (place) => Math.abs(Math.abs(place - now.position) - now.half_width) < 0.45 && Math.abs(place - now.position) > 0.5;
   // Drags are relative: to touch is not yet to move. A finger that moves up or down scrolls the page
   // (touch-action: pan-y); if the browser takes it for that, the window goes back to where it was.
-  let from = 0, before = null;
-  const move = (event) => {
-    const shift = at(event) - from;
-    if (drag === "width") onwidth(Math.max(0, before.half + before.side * shift));
-    else onposition(tenth(before.centre + shift));
-  };
   draggable(node, {
     free: true,
     start(event) {
+      if (event.target.closest(".attn-x-grip")) return false;
       from = at(event);
-      const side = Math.sign(from - centre) || 1;
       drag = isEdge(from) ? "width" : "position";
       // a mouse may also point: outside the window its centre jumps there
-      const jump = drag === "position" && event.pointerType === "mouse" && Math.abs(from - centre) > half;
-      before = { centre: jump ? tenth(from) : centre, half, side, was: centre };
+      const jump = drag === "position" && event.pointerType === "mouse" && Math.abs(from - now.position) > now.half_width;
+      before = { centre: jump ? tenth(from) : now.position, half: now.half_width, side: Math.sign(from - now.position) || 1, was: now.position };
       if (jump) onposition(before.centre);
     },
-    move,
+    move(event) {
+      const shift = at(event) - from;
+      if (drag === "width") onwidth(before.half + before.side * shift);
+      else onposition(tenth(before.centre + shift));
+    },
     cancel() { if (drag === "width") onwidth(before.half); else onposition(before.was); },
   });
   node.addEventListener("pointermove", (event) => { node.style.cursor = isEdge(at(event)) ? "ew-resize" : "grab"; });
+  const tell = {
+    position: sliding(centre, { label: "Centre p", max: 10 * furthest, far: 10, at: (pixel) => (10 * pixel) / column, get: () => 10 * now.position, onmove: (value) => onposition(value / 10) }),
+    half_width: sliding(edge, { label: "Half-width D", max: widest, far: 3, at: (pixel) => pixel / column, get: () => now.half_width, onmove: onwidth }),
+  };
   return {
     node,
-    draw(result, { scores, length, position, half_width: reach }) {
-      [centre, half] = [position, reach];
-      const most = Math.max(...PANELS.flatMap(([name]) => result[name]));
-      const high = [0.1, 0.2, 0.5, 1].find((value) => most <= value) ?? 1, y = (panel, value) => base(panel) - (tall * value) / high;
-      const low = Math.min(...scores), span = Math.max(...scores) - low || 1, up = (score) => top - 2 - (38 * (score - low)) / span;
-      const clip = (value) => Math.min(width - right, Math.max(left, value)), step = Math.floor(position + 0.5);
-      const own = [clip(x(position - reach)), clip(x(position + reach))], m = [clip(x(step - reach - 0.5)), clip(x(step + reach + 0.5))];
-      [own, own, m].forEach(([from, to], k) => { bands[k].setAttribute("x", from); bands[k].setAttribute("width", to - from); });
-      edges.forEach((edge, i) => edge.setAttribute("d", strips.map(([from, to]) => `M${own[i]} ${from}V${to}`).join("")));
-      line.setAttribute("d", `M${x(position)} 20V${base(2)}`);
-      grip.setAttribute("transform", `translate(${x(position)} 13)`);
-      frame.replaceChildren(
-        s("text", { x: left, y: 12, class: "attn-x-faint" }, "scores"),
-        ...PANELS.flatMap(([, label], k) => [
-          s("path", { class: "attn-x-axis", d: `M${left} ${base(k)}H${width - right}` }),
-          s("path", { class: "attn-x-grid", d: `M${left} ${y(k, high)}H${width - right}` }),
-          s("text", { x: left - 5, y: y(k, high) + 4, "text-anchor": "end" }, String(high)),
-          s("text", { x: left - 5, y: base(k) + 4, "text-anchor": "end" }, "0"),
-          s("text", { x: left + 2, y: y(k, high) - 6, class: "attn-x-panel" }, label(position)),
-        ]),
-        ...Array.from({ length: furthest + 1 }, (_, i) => (i % 5 === 0 ? s("text", { x: x(i), y: base(2) + 15, "text-anchor": "middle" }, String(i)) : null)).filter(Boolean),
-        s("text", { x: (left + width) / 2, y: base(2) + 31, "text-anchor": "middle" }, "position in the source"),
-        length < furthest + 1 ? s("rect", { x: left + length * column, y: 20, width: width - right - left - length * column, height: base(2) - 20, class: "attn-x-void" }) : "");
-      bars.replaceChildren(...PANELS.flatMap(([name], k) => result[name].map((weight, i) => s("rect", { x: x(i) - 0.38 * column, width: 0.76 * column, y: y(k, weight), height: base(k) - y(k, weight), class: "attn-x-column" }))));
-      const bell = Array.from({ length: 81 }, (_, j) => position - reach + (j * reach) / 40).filter((p) => p >= -0.5 && p <= furthest + 0.5)
-        .map((p, j) => `${j ? "L" : "M"}${x(p).toFixed(1)} ${y(2, high * Math.exp(-2 * ((p - position) / reach) ** 2)).toFixed(1)}`).join("");
-      bars.append(s("path", { class: "attn-x-bell", d: bell }));
-      dots.replaceChildren(...scores.map((score, i) => s("circle", { cx: x(i), cy: up(score), r: 4, class: i < length ? "attn-x-dot" : "attn-x-dot attn-x-off" })));
-      node.setAttribute("aria-label", `Scores and three kinds of weights at ${count} positions, with a window from ${digits(position - reach, 1)} to ${digits(position + reach, 1)}; the same numbers are in the table below`);
+    draw(result, state) {
+      now = state;
+      const { position, half_width: reach, length } = state, inside = (i) => Math.abs(i - position) <= reach;
+      const most = Math.max(...NAMES.flatMap((name) => result[name])) || 1, high = (weight) => (tall * weight) / most;
+      const [from_, to, end] = [clip(x(position - reach)), clip(x(position + reach)), left + length * column];
+      put(band, { x: from_, width: Math.max(0, Math.min(to, end) - from_) }, []);
+      put(beyond, { x: Math.max(from_, end), width: Math.max(0, to - Math.max(from_, end)) }, []);
+      later.replaceChildren(s("path", { class: "attn-x-trace", d: `M${end} 24V${bases[1]}` }), ...(end < right - 30 ? [s("text", { x: right, y: bases[0] - 8, "text-anchor": "end", class: "attn-x-faint" }, "the end")] : []));
+      centre.setAttribute("transform", `translate(${x(position).toFixed(1)} 0)`);
+      edge.setAttribute("transform", `translate(${clip(x(position + reach)).toFixed(1)} 0)`);
+      const bar = (name, i, k, kind, share) => s("rect", { x: (x(i) - share * column).toFixed(1), width: (2 * share * column).toFixed(1), y: (bases[k] - high(result[name][i])).toFixed(1), height: high(result[name][i]).toFixed(1), class: kind });
+      bars.replaceChildren(...result.all.map((_, i) => bar("all", i, 0, inside(i) ? "attn-x-share" : "attn-x-cut-off", 0.38)),
+        ...result.local_p.map((_, i) => bar("local_p", i, 1, "attn-x-share", 0.38)), ...result.local_m.map((_, i) => bar("local_m", i, 1, "attn-x-ghost", 0.44)));
+      bell.setAttribute("d", Array.from({ length: 81 }, (_, j) => position - reach + (j * reach) / 40).filter((p) => p >= -0.5 && p <= furthest + 0.5)
+        .map((p, j) => `${j ? "L" : "M"}${x(p).toFixed(1)} ${(bases[1] - tall * Math.exp(-2 * ((p - position) / reach) ** 2)).toFixed(1)}`).join(""));
+      texts.forEach((text, i) => text.setAttribute("class", i >= length ? "attn-x-faint attn-x-cut" : inside(i) ? "" : "attn-x-red"));
+      lost.textContent = `cut off: ${Math.round(100 * sum(result.all.filter((_, i) => !inside(i))))} %`;
+      sums[0].textContent = `window local-p, with a bell: sum ${sum(result.local_p).toFixed(2)}`;
+      sums[1].textContent = `window local-m, dashed: sum ${sum(result.local_m).toFixed(2)}`;
+      tell.position(Math.round(10 * position), `${digits(position, 1)}${words[Math.round(position)] ? `, ${words[Math.round(position)]}` : ", beyond the sentence"}`);
+      tell.half_width(reach, String(reach));
+      node.setAttribute("aria-label", `Weights over the ${length} words of a sentence, with a window from ${digits(position - reach, 1)} to ${digits(position + reach, 1)}; the same numbers are in the table below`);
     },
   };
 }
 
 function render({ model, el }) {
-  const inputs = ["scores", "length", "position", "half_width"];
-  const numbers = results(model, compute, inputs), voice = announcer();
-  const examples = model.get("examples"), count = model.get("scores").length, furthest = model.get("furthest"), widest = model.get("widest");
-  const start = Object.fromEntries(inputs.map((key) => [key, model.get(key)]));
-  const clip = (value, low, high) => Math.min(high, Math.max(low, value));
+  const inputs = ["scores", "length", "position", "half_width"], numbers = results(model, compute, inputs), voice = announcer();
+  const examples = model.get("examples"), words = model.get("words"), count = words.length, furthest = model.get("furthest"), widest = model.get("widest");
+  const start = Object.fromEntries(inputs.map((key) => [key, model.get(key)])), clip = (value, low, high) => Math.min(high, Math.max(low, value));
   const change = (values) => numbers.change(values, draw);
-  const controls = {
-    position: knob({ label: "Centre p", min: 0, max: furthest, step: 0.1, value: start.position, oninput: (value) => change({ position: value }) }),
-    half_width: knob({ label: "Half-width D", min: 1, max: widest, step: 1, value: start.half_width, oninput: (value) => change({ half_width: value }) }),
-    length: knob({ label: "Length of the source", min: 1, max: count, step: 1, value: start.length, oninput: (value) => change({ length: value }) }),
-  };
-  const drag = (key, value) => { controls[key].set(value); change({ [key]: value }); };
-  const plot = chart(380, count, furthest, {
-    onposition: (value) => drag("position", clip(value, 0, furthest)),
-    onwidth: (value) => drag("half_width", clip(Math.round(value), 1, widest)),
-  });
-  const sums = PANELS.map(() => h("td")), peaks = PANELS.map(() => h("td")), kept = PANELS.map(() => h("td"));
-  const rows = Array.from({ length: count }, () => Array.from({ length: 4 }, () => h("td")));
+  const length = knob({ label: "Length of the sentence", min: 1, max: count, step: 1, value: start.length, oninput: (value) => change({ length: value }) });
+  const plot = chart({ words, furthest, widest, onposition: (value) => change({ position: clip(value, 0, furthest) }), onwidth: (value) => change({ half_width: clip(Math.round(value), 1, widest) }) });
+  const rows = words.map(() => Array.from({ length: 4 }, () => h("td")));
 
   function draw() {
-    const state = Object.fromEntries(inputs.map((key) => [key, model.get(key)])), result = numbers.now();
+    const state = Object.fromEntries(inputs.map((key) => [key, model.get(key)])), result = numbers.now(), { position, half_width: reach } = state;
     plot.draw(result, state);
-    PANELS.forEach(([name], k) => {
-      const most = Math.max(...result[name]);
-      sums[k].textContent = digits(sum(result[name]), 3);
-      peaks[k].textContent = most === 0 ? "none" : `${result[name].indexOf(most)} (${digits(most, 3)})`;
-      kept[k].textContent = String(result[name].filter((weight) => weight > 0).length);
-    });
     rows.forEach((cells, i) => {
       cells[0].textContent = i < state.length ? digits(state.scores[i], 1).replace("-", "−") : "padding";
-      PANELS.forEach(([name], k) => { cells[k + 1].textContent = digits(result[name][i], 4); });
+      NAMES.forEach((name, k) => { cells[k + 1].textContent = digits(result[name][i], 4); });
     });
-    const places = Array.from({ length: Math.floor(state.position + state.half_width) - Math.ceil(state.position - state.half_width) + 1 }, (_, i) => Math.ceil(state.position - state.half_width) + i);
+    const places = Array.from({ length: Math.floor(position + reach) - Math.ceil(position - reach) + 1 }, (_, i) => Math.ceil(position - reach) + i);
     const off = places.filter((place) => place < 0 || place >= state.length).length;
-    const cut = off ? ` ${off} of its ${places.length} places lie off the source and get nothing.` : "";
-    const outside = sum(result.local_m) === 0 && sum(result.local_p) === 0;
-    voice.say(outside
-      ? "The window lies wholly behind the end of the source: nothing to attend to, all local weights are 0."
-      : `Window from ${digits(state.position - state.half_width, 1)} to ${digits(state.position + state.half_width, 1)}.${cut} Sum of the weights: global ${digits(sum(result.all), 3)}, local-m ${digits(sum(result.local_m), 3)}, local-p ${digits(sum(result.local_p), 3)}.`);
+    voice.say(sum(result.local_m) === 0 && sum(result.local_p) === 0
+      ? "The window lies wholly behind the end of the sentence: nothing to attend to, all local weights are 0."
+      : `Local-m takes its window around the step ${Math.floor(position + 0.5)}, local-p around p = ${digits(position, 1)}.${off ? ` ${off} of ${places.length} places lie off the sentence and get nothing.` : ""}`);
   }
-  const pick = (index) => change({ scores: [...examples[index].scores] });
-  const picker = choice({ label: "Scores", options: examples.map(({ name }, i) => [i, name]), value: 0, oninput: (i) => pick(Number(i)) });
+  const picker = choice({ label: "Scores", options: examples.map(({ name }, i) => [i, name]), value: 0, oninput: (i) => change({ scores: [...examples[i].scores] }) });
   const reset = () => {
     picker.querySelector("select").value = 0;
-    for (const [key, { set }] of Object.entries(controls)) set(start[key]);
+    length.set(start.length);
     change({ ...start });
   };
-  const row = (label, cells) => h("tr", {}, h("th", { scope: "row" }, label), ...cells);
   frame(el, {
-    question: "How much of its weight does a window lose at the end of a sentence?",
+    question: "What does a window of attention cut off?",
     picture: [plot.node],
     controls: [
-      h("div", { class: "attn-x-top" }, picker, button("Reset", reset)),
-      controls.position.node, controls.half_width.node, controls.length.node,
-      h("table", { class: "attn-x-table" }, header("", "global", "local-m", "local-p"),
-        h("tbody", {}, row("sum", sums))),
-      voice.node],
-    more: [fold("All numbers as a table",
-      h("table", { class: "attn-x-table" }, header("", "global", "local-m", "local-p"),
-        h("tbody", {}, row("largest weight at", peaks), row("positions above 0", kept))),
-      wide("Scores and weights of every position",
-        h("table", { class: "attn-x-table" }, header("position", "score", "global", "local-m", "local-p"),
-        h("tbody", {}, ...rows.map((cells, i) => row(String(i), cells))))))],
+      h("p", { class: "attn-x-note" }, "Drag the window, or its edge."),
+      h("div", { class: "attn-x-top" }, picker, button("Reset", reset)), voice.node],
+    more: [fold("More", length.node, wide("Scores and weights of every word",
+      h("table", { class: "attn-x-table" }, header("word", "score", "global", "local-m", "local-p"), h("tbody", {}, ...rows.map((cells, i) => h("tr", {}, h("th", { scope: "row" }, words[i]), ...cells))))))],
   });
   numbers.watch(draw);
   draw();

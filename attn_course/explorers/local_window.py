@@ -12,8 +12,10 @@ from attn_course.explorers._result import Number, follow, plain
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.functional import local_m_mask, local_p_weights, masked_softmax
 
-HEIGHT, HEIGHT_NARROW = 629, 945
-POSITIONS, FURTHEST, WIDEST = 20, 24, 10
+HEIGHT, HEIGHT_NARROW = 490, 593
+SENTENCE = "the old man walked his small dog slowly through the park in the rain"
+WORDS = SENTENCE.split()
+POSITIONS, FURTHEST, WIDEST = len(WORDS), 17, 6
 INPUTS = ("scores", "length", "position", "half_width")
 
 
@@ -65,23 +67,24 @@ def _examples() -> list[dict[str, Any]]:
         return [round(value, 1) for value in total.tolist()]
 
     return [
-        {"name": "two peaks, the higher one far away", "scores": bumps((2.0, 6), (3.5, 15))},
-        {"name": "one peak", "scores": bumps((3.0, 8))},
+        {"name": "two peaks, the higher one far away", "scores": bumps((2.0, 3), (3.5, 10))},
+        {"name": "one peak", "scores": bumps((3.0, 6))},
         {"name": "noise", "scores": [round(2 * value, 1) for value in scatter.tolist()]},
         {"name": "all equal", "scores": [0.0] * POSITIONS},
     ]
 
 
 def default_state() -> dict[str, Any]:
-    """The state a page starts with: 20 scores, a window around position 6."""
+    """The state a page starts with: a sentence, a window around its fourth word."""
     examples = _examples()
     return {
         "kernel": False,
+        "words": list(WORDS),
         "examples": examples,
         "scores": examples[0]["scores"],
         "length": POSITIONS,
-        "position": 6.4,
-        "half_width": 4,
+        "position": 3.4,
+        "half_width": 3,
         "furthest": FURTHEST,
         "widest": WIDEST,
     }
@@ -98,6 +101,7 @@ class LocalWindow(anywidget.AnyWidget):
     _css = stylesheet()
 
     kernel = traitlets.Bool(True).tag(sync=True)
+    words = traitlets.List().tag(sync=True)
     examples = traitlets.List().tag(sync=True)
     scores = traitlets.List().tag(sync=True)
     length = traitlets.Int().tag(sync=True)

@@ -88,7 +88,7 @@ function trail({ onpick }) {
   const node = s("svg", { role: "group" }), lines = s("g"), rows = s("g"), labels = s("g");
   const pill = (y, kind) => s("rect", { x: PILL[0], y: y - 14, width: PILL[1] - PILL[0], height: 28, rx: 14, class: kind });
   const text = (y, kind, words = "") => s("text", { x: 190, y: y + 4.5, "text-anchor": "middle", class: kind }, words);
-  const asked = text(20, "attn-x-asked"), answered = text(0, "attn-x-strong"), verdict = text(0, ""), last = pill(0, "attn-x-pill attn-x-answer");
+  const asked = text(20, "attn-x-asked"), answered = text(0, "attn-x-answered"), verdict = text(0, ""), last = pill(0, "attn-x-pill attn-x-answer");
   node.append(pill(20, "attn-x-pill attn-x-question-pill"), asked, lines, rows, last, answered, verdict, labels);
   let each = [], arrows = [], shown = Infinity;
   const y = (i) => (i < 0 ? 20 : FIRST_ROW + ROW * i + (i === each.length ? 10 : 0));
@@ -190,7 +190,6 @@ function render({ model, el }) {
     change({ sentences, told: sentences.map(() => true), thing });
   };
   frame(el, {
-    large: true,
     question: "How many hops does the question need?",
     picture: [map.node],
     controls: [

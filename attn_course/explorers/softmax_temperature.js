@@ -63,69 +63,105 @@ function plane(axes) {
   };
 }
 
+// Scores above, to be dragged; the weights that softmax makes of them below, word by word.
+const REACH = 6, [ZERO, UNIT] = [112, 12], [FLOOR, TALL] = [318, 92];
+function bars({ onscore }) {
+  const columns = s("g");
+  const node = s("svg", { viewBox: "0 0 380 342", role: "group", "aria-label": "Scores of the words, and below them the weights that softmax makes of them" },
+    s("text", { x: 32, y: 13, class: "attn-x-faint" }, "score: drag it"), s("text", { x: 32, y: FLOOR - TALL - 7, class: "attn-x-weight-name" }, "weight"),
+    ...[-5, 0, 5].flatMap((score) => [s("path", { class: score ? "attn-x-grid" : "attn-x-axis", d: `M28 ${ZERO - UNIT * score}H380` }), s("text", { x: 22, y: ZERO - UNIT * score + 4, "text-anchor": "end" }, String(score).replace("-", "−"))]),
+    ...[0, 1].flatMap((weight) => [s("path", { class: weight ? "attn-x-grid" : "attn-x-axis", d: `M28 ${FLOOR - TALL * weight}H380` }), s("text", { x: 22, y: FLOOR - TALL * weight + 4, "text-anchor": "end" }, String(weight))]),
+    columns);
+  let each = [];
+  return {
+    node,
+    furnish(words, get) {
+      const wide = 350 / words.length;
+      each = words.map((_, i) => {
+        const x = 30 + wide * (i + 0.5), half = Math.min(24, wide / 2 - 8);
+        const rod = s("rect", { x: x - half, width: 2 * half, class: "attn-x-rod" }), number = s("text", { x: x.toFixed(1), "text-anchor": "middle", class: "attn-x-tiptext" });
+        const bar = s("rect", { x: x - half, width: 2 * half, class: "attn-x-share" }), ghost = s("rect", { x: x - half, width: 2 * half, class: "attn-x-ghost" }), share = s("text", { x: x.toFixed(1), "text-anchor": "middle" });
+        const grip = s("g", {}, s("rect", { x: -wide / 2, y: -22, width: wide, height: 44, fill: "transparent" }), s("rect", { x: -half - 3, y: -5, width: 2 * half + 6, height: 10, rx: 5, class: "attn-x-tip" }));
+        return { x, rod, number, bar, ghost, share, grip };
+      });
+      columns.replaceChildren(...each.flatMap(({ rod, bar, ghost, share, grip, number }, i) => [rod, bar, ghost, share, s("text", { x: each[i].x.toFixed(1), y: FLOOR + 20, "text-anchor": "middle", class: "attn-x-tiptext" }, words[i]), grip, number]));
+      each.forEach((one, i) => { one.tell = sliding(one.grip, { label: words[i], max: 20 * REACH, down: true, far: 5, at: (_, y) => 10 * ((ZERO - y) / UNIT + REACH), get: () => 10 * (get(i) + REACH), onmove: (tenths) => onscore(i, tenths / 10 - REACH) }); });
+    },
+    draw(scores, weights, before) {
+      each.forEach(({ x, rod, number, bar, ghost, share, grip, tell }, i) => {
+        const y = ZERO - UNIT * scores[i], tall = TALL * weights[i];
+        put(rod, { y: Math.min(y, ZERO), height: Math.abs(y - ZERO) }, []);
+        grip.setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)})`);
+        number.textContent = scores[i].toFixed(1).replace("-", "−");
+        number.setAttribute("y", y + (scores[i] < 0 ? 18 : -16));
+        put(bar, { y: (FLOOR - tall).toFixed(2), height: tall.toFixed(2) }, []);
+        put(ghost, { y: (FLOOR - TALL * before[i]).toFixed(2), height: (TALL * before[i]).toFixed(2), visibility: before === weights ? "hidden" : "visible" }, []);
+        share.textContent = weights[i] === 0 ? "0" : digits(weights[i], 3);
+        share.setAttribute("y", (FLOOR - tall - 6).toFixed(1));
+        share.setAttribute("class", weights[i] === 0 ? "attn-x-red" : "attn-x-weight-name");
+        tell(Math.round(10 * (scores[i] + REACH)), `score ${scores[i].toFixed(1)}, weight ${digits(weights[i], 3)}`);
+      });
+    },
+  };
+}
+
 function render({ model, el }) {
-  const numbers = results(model, compute, ["scores", "temperature", "shift", "vectors"]);
-  const voice = announcer();
-  const map = plane(model.get("axes"));
-  const rows = h("tbody"), floats = h("tbody");
-  let sliders = [], cells = [];
-  const change = (values) => numbers.change(values, draw);
+  const numbers = results(model, compute, ["scores", "temperature", "shift", "vectors"]), voice = announcer();
+  const map = plane(model.get("axes")), floats = h("tbody"), change = (values) => numbers.change(values, draw);
+  const picture = bars({ onscore: (i, value) => change({ scores: model.get("scores").map((old, j) => (j === i ? Math.round(10 * value) / 10 : old)) }) });
+  let cells = [];
 
   function build() {
-    sliders = [];
-    cells = [];
-    rows.replaceChildren(...model.get("words").map((name, i) => {
-      const control = knob({ label: name, min: -10, max: 10, step: 0.1, value: model.get("scores")[i],
-        oninput: (value) => change({ scores: model.get("scores").map((old, j) => (j === i ? value : old)) }) });
-      const weight = gauge();
-      sliders.push(control);
-      cells.push({ weight, exp: h("td"), naive: h("td") });
-      return h("tr", {}, h("th", { scope: "row" }, control.node), h("td", { class: "attn-x-weight" }, weight.node));
-    }));
-    floats.replaceChildren(...model.get("words").map((name, i) => h("tr", {}, h("th", { scope: "row" }, name), cells[i].exp, cells[i].naive)));
+    const words = model.get("words");
+    picture.furnish(words, (i) => model.get("scores")[i]);
+    cells = words.map(() => ({ exp: h("td"), naive: h("td") }));
+    floats.replaceChildren(...words.map((name, i) => h("tr", {}, h("th", { scope: "row" }, name), cells[i].exp, cells[i].naive)));
   }
 
   function draw() {
-    const { weights, mean, exps, naive } = numbers.now();
-    const words = model.get("words"), axes = model.get("axes");
+    const { weights, mean, exps, naive } = numbers.now(), words = model.get("words"), axes = model.get("axes"), scores = model.get("scores");
+    // In Jupyter the kernel answers a moment later: until then the old answer belongs to another sentence.
+    if (weights.length !== words.length) return;
+    const warm = model.get("temperature") === 1, before = warm ? weights : compute({ scores, temperature: 1, shift: 0, vectors: model.get("vectors") }).weights;
+    picture.draw(scores, weights, before);
     cells.forEach((cell, i) => {
-      cell.weight.set(weights[i], digits(weights[i], 3));
       cell.exp.textContent = digits(exps[i], 2);
       cell.naive.textContent = digits(naive[i], 4);
       cell.naive.classList.toggle("attn-x-bad", naive[i] === "nan");
     });
     map.draw({ words, vectors: model.get("vectors"), target: model.get("target"), weights, point: mean });
-    const best = weights.indexOf(Math.max(...weights));
+    const best = weights.indexOf(Math.max(...weights)), none = weights.some((weight) => weight === 0);
     const broken = naive.includes("nan") ? " The naive softmax has overflowed or divided 0 by 0: it gives nan." : "";
-    voice.say(`Most weight: ${words[best]}, ${(100 * weights[best]).toFixed(1)} %. ${model.get("target")} lies at ${axes[0]} ${mean[0].toFixed(2)}, ${axes[1]} ${mean[1].toFixed(2)}.${broken}`);
+    voice.say(`Most weight: ${words[best]}, ${(100 * weights[best]).toFixed(1)} %. ${model.get("target")} lies at ${axes[0]} ${mean[0].toFixed(2)}, ${axes[1]} ${mean[1].toFixed(2)}.${none ? " The 0 is a rounded one: the weight is below the smallest number of float32." : ""}${warm ? "" : " Dashed: the weights at temperature 1."}${broken}`);
   }
 
-  const temperature = knob({ label: "Temperature", min: 0.1, max: 10, step: 0.1, value: model.get("temperature"), oninput: (value) => change({ temperature: value }) });
+  const temperature = knob({ label: "Temperature", min: -1.3, max: 1, step: 0.05, value: Math.log10(model.get("temperature")), text: (power) => (10 ** power).toFixed(2), oninput: (power) => change({ temperature: Number((10 ** power).toFixed(2)) }) });
   const shift = knob({ label: "Move all scores by", min: -150, max: 150, step: 1, value: model.get("shift"), oninput: (value) => change({ shift: value }) });
   const examples = model.get("examples");
   const pick = (index) => {
     const { words, scores, vectors } = examples[index];
     map.forget();
     change({ words, scores: [...scores], vectors, temperature: 1, shift: 0 });
-    temperature.set(1);
+    temperature.set(0);
     shift.set(0);
     build();
     if (!model.get("kernel")) draw();
   };
   let index = 0;
   frame(el, {
-    question: "Can you give a word a weight of exactly zero?",
-    picture: [map.node, voice.node],
+    question: "Can a weight become exactly zero?",
+    picture: [picture.node],
     controls: [
+      temperature.node,
       h("div", { class: "attn-x-top" },
         choice({ label: "Sentence", options: examples.map(({ words }, i) => [i, words.join(" ")]), value: 0, oninput: (i) => pick((index = Number(i))) }),
         button("Reset", () => pick(index))),
-      h("table", { class: "attn-x-table" }, header("word and score", "weight"), rows),
-      temperature.node, shift.node],
-    more: [fold("The numbers, in float32",
-      wide("Powers of the scores, and the naive softmax", h("table", { class: "attn-x-table" },
-        h("caption", {}, "e^z overflows where the largest score is not subtracted first; the naive softmax divides it by its sum"),
-        header("word", "e^z", "naive softmax"), floats)))],
+      voice.node],
+    more: [fold("More", h("div", { class: "attn-x-stage" },
+      h("div", {}, h("p", { class: "attn-x-note" }, "Where the weights move the word"), map.node),
+      h("div", {}, shift.node, wide("Powers of the scores, and the naive softmax", h("table", { class: "attn-x-table" },
+        h("caption", {}, "In float32: e^z overflows where the largest score is not subtracted first; the naive softmax divides it by its sum"),
+        header("word", "e^z", "naive softmax"), floats)))))],
   });
   build();
   numbers.watch(() => { if (cells.length !== model.get("words").length) build(); draw(); });

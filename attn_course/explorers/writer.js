@@ -42,13 +42,31 @@ function render({ model, el }) {
   let ask = null, writing = false, turn = 0, head = model.get("head");
 
   const page = h("p", { class: "attn-x-page", tabindex: 0, role: "group", "aria-label": "The text: arrow keys choose a character" });
+  // the likeliest next characters, each as wide as its chance
   const rows = Array.from({ length: SHOWN }, () => {
-    const name = h("button", { type: "button" }), share = gauge();
-    const row = { name, share, character: "", node: h("tr", {}, h("td", {}, name), h("td", { class: "attn-x-weight" }, share.node)) };
-    name.addEventListener("click", () => { stop(); append(row.character); });
+    const row = { sign: h("b"), share: h("small"), character: "" };
+    row.name = button("", () => { stop(); append(row.character); });
+    row.name.append(row.sign, row.share);
     return row;
   });
-  const title = h("caption"), note = h("p", { class: "attn-x-note" }), problem = h("p", { class: "attn-x-note", role: "status" }), left = h("p", { class: "attn-x-note", role: "status" });
+  // every head, by its weights on the last characters; the chosen one colours the text
+  const cells = now.attention.map((_, i) => {
+    const bars = s("path", { class: "attn-x-share" });
+    const node = s("g", { role: "radio", class: "attn-x-head-cell", "aria-label": `layer ${Math.floor(i / HEADS) + 1}, head ${(i % HEADS) + 1}`, transform: `translate(${38 * (i % HEADS)} ${18 + 27 * Math.floor(i / HEADS)})`, onclick: () => choose(i) },
+      s("rect", { x: 1, y: 1, width: 36, height: 24, rx: 3, class: "attn-x-pill" }), bars);
+    return { node, bars };
+  });
+  const heads = s("svg", { viewBox: `0 0 229 ${20 + (27 * cells.length) / HEADS}`, role: "radiogroup", "aria-label": "Head whose attention colours the text", onkeydown: (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -HEADS, ArrowDown: HEADS }[event.key];
+    if (!step || !cells[head + step]) return;
+    event.preventDefault();
+    choose(head + step);
+    cells[head].node.focus();
+  } }, ...cells.map(({ node }) => node));
+  const named = s("text", { x: 0, y: 12 });
+  heads.prepend(named);
+  const choose = (i) => { head = i; draw(); };
+  const title = h("p", { class: "attn-x-note" }), note = h("p", { class: "attn-x-note" }), problem = h("p", { class: "attn-x-note", role: "status" }), left = h("p", { class: "attn-x-note", role: "status" });
 
   function draw() {
     const weights = now.attention[head], most = Math.max(...weights.slice(0, -1), 1e-9);
@@ -62,12 +80,20 @@ function render({ model, el }) {
     if (at === text.length - 1) page.scrollTop = page.scrollHeight;
     const { chances } = compute({ logits: now.logits, temperature: model.get("temperature"), top_p: model.get("top_p") });
     const order = chances.map((_, i) => i).sort((a, b) => chances[b] - chances[a] || a - b);
-    title.textContent = `The next character after “${visible(text[at])}”; click one to take it`;
+    title.textContent = at === text.length - 1 ? "What comes next? Take one:" : `What comes after “${visible(text[at])}”? Take one, it goes to the end:`;
+    const tail = 17, past = Math.max(0, now.attention[0].length - tail);
+    cells.forEach(({ node, bars }, i) => {
+      const last = [...now.attention[i]].slice(past), top = Math.max(...now.attention[i]);
+      bars.setAttribute("d", last.map((one, k) => (one > 0.02 * top ? `M${2 + 2 * k} 24v${(-22 * one / top).toFixed(1)}h2v${(22 * one / top).toFixed(1)}z` : "")).join(""));
+      put(node, { "aria-checked": String(i === head), tabindex: i === head ? 0 : -1 }, []);
+    });
+    named.textContent = `Colours: layer ${Math.floor(head / HEADS) + 1}, head ${(head % HEADS) + 1}`;
     rows.forEach((row, i) => {
       row.character = alphabet[order[i]];
-      row.name.textContent = visible(row.character);
+      row.sign.textContent = visible(row.character);
       row.name.setAttribute("aria-label", `take ${row.character === "\n" ? "a new line" : row.character === " " ? "a space" : row.character}`);
-      row.share.set(chances[order[i]], chances[order[i]].toFixed(2));
+      row.share.textContent = `${Math.round(100 * chances[order[i]])} %`;
+      row.name.style.flexGrow = chances[order[i]].toFixed(3);
     });
     const length = text.length - start;
     note.textContent = `Cache: keys and values of ${length} characters, ${(length * 6 * 2 * 2 * 32 * 4 / 1000).toFixed(0)} kB. ` +
@@ -146,13 +172,13 @@ function render({ model, el }) {
   } }, text);
   frame(el, {
     question: "What comes next, and which characters decide it?",
-    picture: [page, h("table", { class: "attn-x-table" }, title, h("tbody", {}, ...rows.map(({ node }) => node))), voice.node],
+    picture: [page, title, h("div", { class: "attn-x-strip" }, ...rows.map(({ name }) => name))],
     controls: [
       h("div", { class: "attn-x-top" }, play, button("One character", () => { stop(); one(); })),
       problem,
       knob({ label: "Temperature", min: 0.1, max: 2, step: 0.1, value: model.get("temperature"), oninput: (value) => { model.set("temperature", value); draw(); } }).node,
-      choice({ label: "Colours show the attention of", value: String(head), oninput: (value) => { head = Number(value); draw(); },
-        options: now.attention.map((_, i) => [String(i), `layer ${Math.floor(i / HEADS) + 1}, head ${(i % HEADS) + 1}`]) }),
+      heads, voice.node],
+    more: [
       fold("More",
         knob({ label: "Top-p: draw from the likeliest that sum to", min: 0.1, max: 1, step: 0.05, value: model.get("top_p"), oninput: (value) => { model.set("top_p", value); draw(); } }).node,
         h("div", { class: "attn-x-choice" }, h("label", { for: id }, "Your own beginning"), box), left, note)],

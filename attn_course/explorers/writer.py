@@ -13,8 +13,16 @@ from attn_course.explorers._source import esm, stylesheet
 from attn_course.nn import LanguageModel, capture
 from attn_course.train import sampling
 
-HEIGHT, HEIGHT_NARROW = 541, 769
-TEXT = "ROMEO:\nBut soft, what light through yonder window "
+HEIGHT, HEIGHT_NARROW = 426, 834
+# after "window" by the model itself, at a temperature of 0.6
+TEXT = """ROMEO:
+But soft, what light through yonder window and my
+father, so you to say to the breathest glorious to
+do the duke of love, that boys are benefit of subjects'
+travelless clouds and pleasure of a day.
+
+MERCUTIO:
+No, good my lord, I was """
 CONTEXT = 256
 INPUTS = ("logits", "temperature", "top_p")
 READS = ("text", "at")
@@ -79,7 +87,7 @@ def read(*, text: str, at: int) -> dict[str, Any]:
 
 
 def default_state() -> dict[str, Any]:
-    """The state a page starts with: a famous line, read; the weights are not loaded yet."""
+    """The state a page starts with: a text, read; the weights are not loaded yet."""
     _, characters = _model()
     return {
         "kernel": False,
@@ -87,7 +95,7 @@ def default_state() -> dict[str, Any]:
         "context": CONTEXT,
         "text": TEXT,
         "at": -1,
-        "head": 0,
+        "head": 16,
         "temperature": 0.7,
         "top_p": 1.0,
         "result": read(text=TEXT, at=-1),
