@@ -580,7 +580,8 @@ STILL = """node => {
   for (const grip of copy.querySelectorAll('.attn-x-grip')) strip(grip, /^(?!transform$)/);
   for (const one of copy.querySelectorAll('[tabindex]')) strip(one, /^(tabindex|role|aria-.*)$/);
   for (const one of copy.querySelectorAll('input, label')) one.remove();
-  for (const one of copy.querySelectorAll('[data-i]')) strip(one, one.className ? /^(title|data-i)$/ : /^(title|data-i|class)$/);
+  for (const one of copy.querySelectorAll('[data-i]')) strip(one, /^(title|data-i)$/);
+  for (const one of copy.querySelectorAll('[class=""]')) strip(one, /^class$/);
   for (const one of copy.querySelectorAll('[style="--share: 0%"]')) strip(one, /^style$/);
   for (const one of copy.querySelectorAll('button')) {
     const span = document.createElement('span');
