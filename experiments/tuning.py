@@ -38,7 +38,7 @@ def _best_by_rate(run: dict[str, Any], order: str, depth: str) -> Scores:
 
 AT_THE_EDGE_OF_NORM_ORDER = (
     "Every stack that reaches 1.00 does so at the largest rate; twelve blocks without residual "
-    "paths are best at the smallest, and stay below 0.3."
+    "paths do best at the smallest, but stay below 0.3."
 )
 
 NO_INSIDE = "every best rate of this experiment is at an edge of its grid"
@@ -78,10 +78,7 @@ def _lower_is_better(losses: Mapping[str, float]) -> Scores:
     return {float(rate): -loss for rate, loss in losses.items()}
 
 
-LEARNED_NOTHING = (
-    "Where a layer learns nothing, its best rate is the smallest that was tried, and its loss "
-    "there is 1."
-)
+LEARNED_NOTHING = "A layer that learns nothing is shown at the smallest rate, where its loss is 1."
 
 TUNED: dict[str, Tuned] = {
     "recall_by_start": Tuned(
@@ -149,8 +146,8 @@ TUNED: dict[str, Tuned] = {
             for way in ("warm-up", "no warm-up")
         },
         edges={
-            "warm-up": "The best rate with warm-up is the highest that was tried, so a higher one "
-            "may be better still; without warm-up the best lies inside the grid."
+            "warm-up": "With warm-up the best rate is the highest that we tried, so a higher one "
+            "may be better still; without warm-up the best rate lies inside the grid."
         },
     ),
     "grouped_heads": Tuned(
@@ -185,7 +182,7 @@ TUNED: dict[str, Tuned] = {
         },
         edges=dict.fromkeys(
             RELAY,
-            "No rate above 0.006 was tried; at that rate no model has anything left to gain.",
+            "We tried no rate above 0.006, where no model has anything left to gain.",
         ),
     ),
     "sparse_language_model": Tuned(
@@ -198,8 +195,8 @@ TUNED: dict[str, Tuned] = {
         },
         edges=dict.fromkeys(
             ("window 4, mark", "window 17, mark"),
-            "(On the mark the two plain windows, which guess beyond their reach, do best at an end "
-            "of the three rates.)",
+            "(On the mark the two plain windows guess beyond their reach; their best rate is at an "
+            "end of the three.)",
         ),
     ),
     "attention_ablations": Tuned(
@@ -215,8 +212,8 @@ TUNED: dict[str, Tuned] = {
                     for task in ("look up, 4 of 8", "sum", "difference")
                     for way in ("no softmax", "neither")
                 ),
-                "(For the variants without the softmax the best rate on the easy look-up, the sum "
-                "and the difference is the largest of the three; we tried no larger one.",
+                "(On the easy look-up, the sum and the difference, the variants without the "
+                "softmax do best at the largest of the three rates; we tried no larger one.",
             ),
             **dict.fromkeys(
                 (
@@ -225,8 +222,8 @@ TUNED: dict[str, Tuned] = {
                     "sum: equal weights",
                     "difference: equal weights",
                 ),
-                "Where a variant does equally well at nearly all rates, its best rate may be the "
-                "smallest or the largest.)",
+                "A variant that does equally well at nearly all rates may have its best rate at "
+                "either end.)",
             ),
         },
     ),
@@ -246,8 +243,7 @@ TUNED: dict[str, Tuned] = {
                     "2 asked, 16 heads",
                     "4 asked, 4 heads",
                 ),
-                "Where nearly all numbers are right, the best rate may be the smallest or the "
-                "largest.",
+                "Where nearly all numbers are right, the best rate may lie at either end.",
             ),
         },
     ),
@@ -260,9 +256,8 @@ TUNED: dict[str, Tuned] = {
         },
         edges=dict.fromkeys(
             ("ALiBi", "T5 bias", "none", "RoPE", "sinusoidal"),
-            "With only two rates, a better one may lie outside them (0.012 is the better one for "
-            "all but the model without positions, where the seeds differ), so the order at 64 may "
-            "change with tuning.",
+            "We tried only two rates, and a better one may lie outside them, so the order at 64 "
+            "may change with tuning.",
         ),
     ),
     "more_heads": Tuned(
