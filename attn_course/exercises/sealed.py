@@ -127,6 +127,9 @@ def closed(more: Sequence[SealedFinder] = ()) -> Iterator[None]:
         for finder in finders:
             sys.meta_path.remove(finder)
         for name in [name for name, module in sys.modules.items() if type(module) is Sealed]:
+            parent, _, last = name.rpartition(".")
+            if parent in sys.modules and vars(sys.modules[parent]).get(last) is sys.modules[name]:
+                delattr(sys.modules[parent], last)
             del sys.modules[name]
         sys.modules.update(before)
 

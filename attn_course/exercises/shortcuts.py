@@ -251,7 +251,8 @@ def _home(value: object) -> str:
 
 def guarded(function: Any, names: Sequence[str], namespace: dict[str, Any]) -> Callable[..., Any]:
     """The learner's function, which refuses what its question forbids while it runs."""
-    if isinstance(function, type) or not callable(function):
+    kernel = hasattr(function, "__getitem__")  # it runs within the function that starts it
+    if kernel or isinstance(function, type) or not callable(function):
         return function  # type: ignore[no-any-return]
 
     @functools.wraps(function)
