@@ -203,6 +203,7 @@ def test_the_frame_is_the_same_for_all(opened: Any, name: str) -> None:
 
 def test_a_drag_draws_at_most_once_a_frame(opened: Any) -> None:
     page, figure = opened("gradient_reach")
+    figure.get_by_text("More", exact=True).click()
     figure.get_by_role("slider", name="Sequence length").fill("100")
     page.wait_for_timeout(100)
     spent = figure.evaluate(

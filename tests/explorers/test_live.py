@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -249,3 +250,10 @@ def test_weights_of_another_size_are_refused(module: Any, sizes: tuple[int, ...]
 def test_unknown_explorers_are_refused() -> None:
     for call in (explorers.show, explorers._source.esm):
         refused("softmax_temperature", call, "softmax")
+
+
+@pytest.mark.parametrize("name", explorers.NAMES)
+def test_every_class_of_a_drawing_has_a_rule(name: str) -> None:
+    used = set(re.findall(r"attn-x-[a-z][\w-]*\w(?![\w-])", explorers._source.esm(name)))
+    ruled = set(re.findall(r"\.(attn-x-[\w-]+)", explorers._source.stylesheet()))
+    assert used - ruled == set()
