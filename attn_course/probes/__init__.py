@@ -18,7 +18,6 @@ for torch, ``student``, ``watch`` and ``bounds`` do what needs the learner's fun
 or in the jail, and ``memo`` keeps what functions of ours gave.
 """
 
-from attn_course.probes import bounds
 from attn_course.probes.catalogue import (
     call,
     load_oracles,
@@ -36,7 +35,6 @@ __all__ = [
     "ProbeFailure",
     "Probes",
     "WrongAnswers",
-    "bounds",
     "call",
     "from_numpy",
     "load_oracles",

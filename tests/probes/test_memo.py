@@ -54,6 +54,7 @@ def test_the_same_call_is_computed_once_and_gives_the_same():
     assert all(torch.equal(value, plain) for value in values)
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_nothing_is_remembered_outside_the_block():
     memo = Memo()
     with remembering(memo):

@@ -71,6 +71,7 @@ def test_numbers_stay_numbers_when_no_tensor_goes_in():
     probe.equals(3)
 
 
+@pytest.mark.usefixtures("unchecked")  # as for a learner
 @pytest.mark.parametrize(("answer", "name"), [
     (lambda s, dim=-1: s.exp() / s.exp().sum(dim, keepdim=True), "no max subtraction"),
     (lambda s, dim=-1: s.softmax(-1), "`dim` is ignored"),
