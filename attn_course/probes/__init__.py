@@ -18,6 +18,7 @@ for torch, ``student``, ``watch`` and ``bounds`` do what needs the learner's fun
 or in the jail, and ``memo`` keeps what functions of ours gave.
 """
 
+from attn_course.probes import bounds as bounds  # for set-up cells, where the rest is closed
 from attn_course.probes.catalogue import (
     call,
     load_oracles,
