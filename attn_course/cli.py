@@ -160,6 +160,34 @@ def new_chapter(
 
 
 @app.command()
+def fork(
+    name: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="On GitHub.")],
+) -> None:
+    """Make this checkout a fork's own: its address instead of that of the original."""
+    import re
+    import subprocess
+
+    from attn_course.exercises.source import repository
+
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        fail(f"expected OWNER/NAME, got {name!r}")
+    root, _ = _checkout(None)
+    try:
+        old = repository(root).removeprefix("https://")
+        listed = subprocess.check_output(
+            ["git", "grep", "-lIF", old, "--", ".", ":!CHANGELOG.md"], cwd=root, text=True
+        )
+    except (ValueError, OSError, subprocess.CalledProcessError) as error:
+        fail(str(error))
+    for path in map(root.joinpath, listed.splitlines()):
+        text = path.read_bytes().decode()
+        new = re.sub(rf"{re.escape(old)}(?![\w-])", f"github.com/{name}", text)
+        path.write_bytes(new.encode())
+        typer.echo(path.relative_to(root))
+    typer.echo("next: 'make exercises', then commit")
+
+
+@app.command()
 def check(
     notebooks: Annotated[list[Path], typer.Argument(help="Notebooks with your answers.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,

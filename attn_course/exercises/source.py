@@ -15,7 +15,7 @@ from attn_course.exercises.assignment import LOOK, grade_metadata, statements
 from attn_course.exercises.plan import is_more, read_plan, say_minutes
 
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-INSTALL = '%pip install "attn-course[book] @ git+https://github.com/attn-course/attn-course"'
+INSTALL = '%pip install "attn-course[book] @ git+{repository}"'
 INSTALLED = """# Is the course installed, with everything that this notebook uses?
 try:
     import torch
@@ -57,7 +57,7 @@ def read_exercise(path: Path, *, core: bool = False) -> Any:
     if core:
         end = next((i for i, cell in enumerate(notebook.cells) if is_more(cell)), None)
         notebook.cells = notebook.cells[:end]
-    _check_first(notebook)
+    _check_first(notebook, path.parents[2])
     used: Counter[str] = Counter()
     for number, cell in enumerate(notebook.cells, start=1):
         where = f"{path.parent.name}/{path.name}, cell {number}"
@@ -96,7 +96,20 @@ def _jupytext() -> Any:
     return jupytext
 
 
-def _check_first(notebook: Any) -> None:
+def repository(root: Path) -> str:
+    """Address of the repository, which ``book/_config.yml`` sets.
+
+    Raises:
+        ValueError: If it does not.
+    """
+    path = root / "book" / "_config.yml"
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    if found := re.search(r"^repository:\s+url: (https://github\.com/\S+)$", text, re.M):
+        return found[1]
+    raise ValueError(f"{path}: expected 'repository:' and below it 'url: https://github.com/...'")
+
+
+def _check_first(notebook: Any, root: Path) -> None:
     """Put a cell before the others that prints what to install where something is missing.
 
     It makes the imports of the first code cell, so that a package too old for the set is noticed
@@ -111,7 +124,8 @@ def _check_first(notebook: Any) -> None:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("attn_course")
     ]
     if imports:
-        made = new_code_cell(INSTALLED.format(imports="\n".join(imports), install=INSTALL))
+        install = INSTALL.format(repository=repository(root))
+        made = new_code_cell(INSTALLED.format(imports="\n".join(imports), install=install))
         made.metadata["nbgrader"] = {"grade_id": "installed"}
         notebook.cells.insert(place, made)
 

@@ -21,7 +21,7 @@ SLUG = "22_my_topic"
 @pytest.fixture
 def course(tmp_path, monkeypatch):
     """A checkout with the new chapter and no other."""
-    for name in ("nbgrader_config.py", "book/_toc.yml", "book/claims.md"):
+    for name in ("nbgrader_config.py", "book/_config.yml", "book/_toc.yml", "book/claims.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     shutil.copytree(ROOT / "tools" / "new_chapter", tmp_path / "tools" / "new_chapter")

@@ -113,8 +113,15 @@ class Book:
 
     @property
     def repository(self) -> str:
-        """Address of the repository; it stands in ``_config.yml`` and nowhere else."""
+        """Address of the repository, which ``_config.yml`` sets."""
         return str(self.config["repository"]["url"]).rstrip("/")
+
+    @property
+    def site(self) -> str:
+        """Address of the site: ``html: baseurl`` where one is set, else that of GitHub Pages."""
+        owner, name = self.repository.split("/")[-2:]
+        given = self.config["html"].get("baseurl", f"https://{owner}.github.io/{name}")
+        return str(given).rstrip("/") + "/"
 
     @cached_property
     def pages(self) -> list[str]:

@@ -114,7 +114,7 @@ def equations(book: Book, page: str) -> dict[str, int]:
 def to_notebook(book: Book, source: Page, cite: Citer) -> nbformat.NotebookNode:
     """The page as a notebook without outputs."""
     page = source.name
-    site = book.config["html"]["baseurl"].rstrip("/") + "/"
+    site = book.site
     folder = book.config["repository"].get("path_to_book", "book")
     context = Context(
         page=page,

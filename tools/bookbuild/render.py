@@ -56,6 +56,8 @@ def render(book: Book, *, cache: Path) -> None:
         "external_toc_path": str(book.source / "_toc.yml"),
         "html_extra_path": [str(gather_extra(book))],
     }
+    if "repository" in book.config:
+        overrides["html_baseurl"] = book.site
     result = build_sphinx(
         book.source,
         book.html,
