@@ -22,7 +22,7 @@ export PYTHONUNBUFFERED ?= 1
 unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help book html html-strict serve sweep records test nightly lint types unit sets grading notebooks exercises exercises-check site browser system setup lock wheel clean translation language-model
+.PHONY: help book html html-strict page serve sweep records test nightly lint types unit sets grading notebooks exercises exercises-check site browser system setup lock wheel clean translation language-model
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -38,6 +38,10 @@ html: setup ## execute what changed and build the site into book/_build/html
 
 html-strict: setup ## the same, and fail where a check of a page does not hold
 	@$(BIN)/python tools/book.py html --strict
+
+page: setup ## build and show one chapter alone, in seconds: "make page PAGES=07"
+	@$(BIN)/python tools/book.py html --part $(or $(PAGES),$(error say which: make page PAGES=07))
+	@$(BIN)/python tools/book.py serve --part $(PAGES) --port $(PORT)
 
 serve: setup ## serve the built site
 	@$(BIN)/python tools/book.py serve --port $(PORT)

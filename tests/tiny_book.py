@@ -48,8 +48,8 @@ from bookbuild.common import Book
 from bookbuild.execute import execute_book, fill_cache
 from bookbuild.render import render
 from bookbuild.shown import check_shown
-folder = Path(sys.argv[2])
-book = Book(source=folder / "book", package=folder / "attn_course", lock=folder / "lock")
+folder, part = Path(sys.argv[2]), sys.argv[3]
+book = Book(folder / "book", folder / "attn_course", folder / "lock", part)
 executed = execute_book(book)
 render(book, cache=fill_cache(book, executed))
 problems, counts = check_shown(book, executed.pages)
@@ -59,7 +59,7 @@ print(json.dumps([problems, counts["figure"]]))
 
 def rendered(book: Book, config: str = "") -> Any:
     """Build the site; return what its pages lack of their sources, and how many figures it has."""
-    (book.source / "vendor" / "katex").mkdir(parents=True)
+    (book.source / "vendor" / "katex").mkdir(parents=True, exist_ok=True)
     with (book.source / "_config.yml").open("a") as file:
         file.write(config)
-    return json.loads(python("-c", BUILD, TOOLS, book.source.parent).stdout.splitlines()[-1])
+    return json.loads(python("-c", BUILD, TOOLS, book.source.parent, book.part).stdout.splitlines()[-1])

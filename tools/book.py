@@ -99,6 +99,8 @@ def main(arguments: list[str] | None = None) -> int:
         command = commands.add_parser(name, help=help_text)
         command.add_argument("--book", type=Path, help="another book folder (for tests)")
         command.add_argument("--package", type=Path, help="another package folder (for tests)")
+        if name in ("html", "serve"):
+            command.add_argument("--part", default="", help="pages whose slug begins so, alone")
         if name == "serve":
             command.add_argument("--port", type=int, default=int(os.environ.get("PORT", "8000")))
         if name == "html":
@@ -107,7 +109,8 @@ def main(arguments: list[str] | None = None) -> int:
             add_sweep_options(command)
     chosen = parser.parse_args(arguments)
     chosen_folders = {"source": chosen.book, "package": chosen.package}
-    book = Book(**{name: path.resolve() for name, path in chosen_folders.items() if path})
+    folders = {name: path.resolve() for name, path in chosen_folders.items() if path}
+    book = Book(**folders, part=getattr(chosen, "part", ""))
     try:
         if chosen.command == "html":
             html(book, strict=chosen.strict)

@@ -65,15 +65,18 @@ class Book:
         source: folder with ``_config.yml`` and ``_toc.yml``.
         package: folder of the Python package that the pages import.
         lock: the file of exact versions; like the package it decides whether a page runs again.
+        part: the start of a page's slug, such as ``07``: the book has these pages alone, in a site
+            of its own.
     """
 
     source: Path = ROOT / "book"
     package: Path = ROOT / "attn_course"
     lock: Path = ROOT / "requirements.lock"
+    part: str = ""
 
     @property
     def build(self) -> Path:
-        return self.source / "_build"
+        return self.source / "_build" / (f"part_{self.part}" if self.part else "")
 
     @property
     def records(self) -> Path:
@@ -83,7 +86,7 @@ class Book:
     @property
     def executed(self) -> Path:
         """The executed pages, each with the key of what it was made from."""
-        return self.build / "executed"
+        return self.source / "_build" / "executed"
 
     @property
     def sweep(self) -> Path:
@@ -120,12 +123,16 @@ class Book:
     def site(self) -> str:
         """Address of the site: ``html: baseurl`` where one is set, else that of GitHub Pages."""
         owner, name = self.repository.split("/")[-2:]
-        given = self.config["html"].get("baseurl", f"https://{owner}.github.io/{name}")
+        given = self.config.get("html", {}).get("baseurl", f"https://{owner}.github.io/{name}")
         return str(given).rstrip("/") + "/"
 
     @cached_property
     def pages(self) -> list[str]:
-        """Page names in reading order, as in ``_toc.yml``: without suffix."""
+        """Page names in reading order, as in ``_toc.yml``: without suffix.
+
+        Raises:
+            BookError: no slug begins with ``part``.
+        """
         found: list[str] = [self.toc["root"]]
 
         def walk(node: Any) -> None:
@@ -139,7 +146,9 @@ class Book:
                     walk(item)
 
         walk(self.toc)
-        return [name.removesuffix(".md") for name in found]
+        names = [name.removesuffix(".md") for name in found]
+        parts = [name for name in names if slug(name).startswith(self.part)]
+        return parts or fail(f"no page's slug begins with {self.part}: 07, for example")
 
     def chapter(self, page: str) -> list[str]:
         """The pages of the chapter that a page belongs to, in reading order."""

@@ -1,6 +1,7 @@
 """Turn the executed pages into a site with Sphinx, every warning an error."""
 
 import hashlib
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -34,6 +35,17 @@ def gather_extra(book: Book) -> Path:
     return extra
 
 
+def contents(book: Book) -> Path:
+    """The table of contents, or that of a part: its pages and the list of references."""
+    if not book.part:
+        return book.source / "_toc.yml"
+    first, *others = book.pages
+    path = book.build / "toc.yml"
+    entries = [{"file": name} for name in (*others, "bibliography")]
+    path.write_text(json.dumps({"format": "jb-book", "root": first, "chapters": entries}))
+    return path
+
+
 def render(book: Book, *, cache: Path) -> None:
     """Build ``_build/html``.
 
@@ -53,9 +65,11 @@ def render(book: Book, *, cache: Path) -> None:
         "nb_execution_mode": "cache",
         "nb_execution_cache_path": str(cache),
         "latex_individualpages": False,  # jupyter-book pops it unasked
-        "external_toc_path": str(book.source / "_toc.yml"),
+        "external_toc_path": str(contents(book)),
         "html_extra_path": [str(gather_extra(book))],
     }
+    if book.part:  # links to other pages lead nowhere there
+        overrides["suppress_warnings"] = ["myst.xref_missing", "ref.doc", "ref.ref"]
     if "repository" in book.config:
         overrides["html_baseurl"] = book.site
     result = build_sphinx(
