@@ -62,4 +62,5 @@ def rendered(book: Book, config: str = "") -> Any:
     (book.source / "vendor" / "katex").mkdir(parents=True, exist_ok=True)
     with (book.source / "_config.yml").open("a") as file:
         file.write(config)
-    return json.loads(python("-c", BUILD, TOOLS, book.source.parent, book.part).stdout.splitlines()[-1])
+    done = python("-c", BUILD, TOOLS, book.source.parent, book.part)
+    return json.loads(done.stdout.splitlines()[-1])

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bookbuild import execute
 from bookbuild.common import BookError
 from tiny_book import HEADER, cell, rendered, tiny
 
@@ -24,3 +25,19 @@ def test_a_part_is_built_alone_and_links_to_other_pages_do_not_stop_it(tmp_path:
         rendered(replace(book, part="01"))
     with pytest.raises(BookError, match="no page's slug begins with 02"):
         _ = replace(book, part="02").pages
+
+
+def test_a_page_that_needs_triton_is_kept_without_outputs_where_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book = tiny(tmp_path, cell("import triton\n1 / 0"))
+    monkeypatch.setattr(execute, "find_spec", lambda name: None)
+    done = execute.execute_book(book)
+    assert done.ran == ()
+    assert not list(book.executed.iterdir()), "with Triton it must run"
+    (shown,) = (one for one in done.notebooks["chapters/00_a"].cells if one.cell_type == "code")
+    assert shown.outputs == []
+    assert "chapters/00_a needs Triton" in capsys.readouterr().out
+    monkeypatch.undo()
+    with pytest.raises(BookError, match="ZeroDivisionError"):
+        execute.execute_book(book)

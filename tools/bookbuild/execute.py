@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -404,6 +405,8 @@ class Executed:
 def execute_book(book: Book, *, workers: int = WORKERS) -> Executed:
     """Run every page that has no valid outputs yet.
 
+    Where there is no Triton (macOS), pages that use it keep their text and have no outputs.
+
     Raises:
         BookError: a cell failed; the reports lie in ``_build/reports``.
     """
@@ -412,6 +415,11 @@ def execute_book(book: Book, *, workers: int = WORKERS) -> Executed:
     read = {name: read_page(book, name) for name in book.pages}
     pages = {name: page for name, page in read.items() if page is not None}
     notebooks = {name: page.executed() for name, page in pages.items()}
+    if find_spec("triton") is None:
+        for name, page in pages.items():
+            if notebooks[name] is None and re.search(r"\btriton\b|attn_course.kernels", page.code):
+                say(f"note: {name} needs Triton (Linux on x86-64): its outputs are left out")
+                notebooks[name] = page.notebook
     runs = [Run(page, page.notebook) for name, page in pages.items() if notebooks[name] is None]
     say(f"{len(runs)} of {len(pages)} pages with code must run")
     if runs:
