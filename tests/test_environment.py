@@ -115,15 +115,18 @@ def test_declared_versions_are_floors_except_where_the_build_depends_on_one():
     assert exact == ["jupyter-book==1.0.4.post1"]
 
 
-def test_environment_is_python_pip_and_the_project_with_every_extra():
-    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+@pytest.mark.parametrize(("name", "extras"), [
+    ("environment", {"book", "exercises"}), ("environment-dev", set(EXTRAS)),
+])  # fmt: skip
+def test_an_environment_is_python_pip_and_the_project_with_its_extras(name, extras):
+    environment = yaml.safe_load((ROOT / f"{name}.yml").read_text())
     assert set(environment) == {"name", "channels", "dependencies"}
     python, pip, packages = environment["dependencies"]
     assert pip == "pip"
     assert python.removeprefix("python") == PROJECT["requires-python"]
-    (editable,) = packages["pip"]
-    extras = re.fullmatch(r"-e \.\[([a-z,]+)\]", editable)[1].split(",")
-    assert sorted(extras) == sorted(EXTRAS)
+    cpu, editable = packages["pip"]
+    assert cpu == "--extra-index-url https://download.pytorch.org/whl/cpu"
+    assert set(re.fullmatch(r"-e \.\[([a-z,]+)\]", editable)[1].split(",")) == extras
 
 
 def test_python_versions_are_told_alike():
