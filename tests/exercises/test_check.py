@@ -1,6 +1,7 @@
 """``attn-course check``: what a learner sees for every state that a notebook can be in."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -215,3 +216,24 @@ def test_nothing_is_left_behind(tmp_path):
         (folder / "left.txt").unlink()
     assert left == []
     shutil.rmtree(tmp_path)
+
+
+HIDE = """import sys
+class Hide:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "triton":
+            raise ModuleNotFoundError("No module named 'triton'", name="triton")
+sys.meta_path.insert(0, Hide())
+"""
+
+
+def test_without_triton_a_right_answer_loses_its_kernel_and_nothing_else(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(HIDE)
+    path = handed_in(tmp_path, "17_flash_attention")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(sets.ROOT)])}
+    checks = ("-m", "attn_course.cli", "check", path, "--json")
+    done = python(*checks, env=environment, succeeds=False)
+    (found,) = json.loads(done.stdout)
+    lost = {test["grade_id"].split("-")[0] for test in found["tests"] if test["state"] != "ok"}
+    assert lost == {"flash_causal"}
+    assert "Triton has wheels for Linux on x86-64 only" in done.stdout
