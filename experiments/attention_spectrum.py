@@ -2,7 +2,7 @@
 
 Chapter 15 calls :func:`run` and plots what it returns. Linformer's figure 1 shows cumulative
 singular values of RoBERTa: 512 positions, no causal mask, the first 128 values. Here a small
-encoder learns for a moment to fill in masked characters of tiny Shakespeare, 64 characters at a
+encoder learns for a moment to fill in masked characters of the Python manual, 64 characters at a
 time and then 512. Its weights on held-out text of 512 characters are compared with
 controls: *random scores*, independent and of variance 1; *random vectors*, scores that are products
 of independent queries and keys as wide as a head; *untrained*, the same model before training; and
@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attn_course.analysis import cumulative_spectrum
+from attn_course.data import load_python_manual
 from attn_course.nn import (
     FeedForward,
     LanguageModel,
@@ -28,7 +29,7 @@ from attn_course.nn import (
     TokenEmbedding,
     decoder_only,
 )
-from experiments.language_model.corpus import shakespeare
+from experiments.language_model.corpus import make_corpus
 from experiments.language_model.measure import spread
 
 LENGTH, FIRST, SIZE, HEADS, LAYERS = 512, 128, 64, 4, 2
@@ -84,7 +85,7 @@ def shuffled_rows(
 @torch.no_grad()
 def run(seed: int) -> dict[str, Any]:
     """Cumulative spectra of each head and of the controls, and bits per masked character."""
-    corpus = shakespeare()
+    corpus = make_corpus(load_python_manual("train"), load_python_manual("val"))
     mask_id = len(corpus.alphabet)
     held_out = spread(corpus.val, length=LENGTH, number=32)[:, :LENGTH]
     masked, targets = hide(held_out, mask_id, torch.Generator().manual_seed(1000))

@@ -35,6 +35,7 @@ GREEK = {
     "Sigma": "Σ",
     "beta": "β",
     "times": "×",
+    "ell": "ℓ",
     "dots": "…",
     "cdot": "·",
 }
@@ -166,6 +167,25 @@ class Drawing:
             f'height="{h * share:g}" fill="currentColor" stroke="none" fill-opacity=".7"/>'
         )
         self._add(key, Shape(svg, frozenset(part.split()), x, y, w / 2, h / 2, "weight"))
+
+    def grid(
+        self, corner: Point, cell: float, shares: Sequence[Sequence[float]], part: str
+    ) -> None:
+        """A table of square cells from its upper left corner, each as full as its share of 1."""
+        (left, top), width, height = corner, len(shares[0]) * cell, len(shares) * cell
+        cuts = [f"M{left + i * cell:g} {top:g}v{height:g}" for i in range(len(shares[0]) + 1)]
+        cuts += [f"M{left:g} {top + i * cell:g}h{width:g}" for i in range(len(shares) + 1)]
+        svg = f'<path d="{"".join(cuts)}" fill="none" stroke="currentColor" stroke-width=".7"/>'
+        for share in sorted({one for row in shares for one in row if one}):
+            full = "".join(
+                f"M{left + j * cell:g} {top + i * cell:g}h{cell:g}v{cell:g}h-{cell:g}z"
+                for i, row in enumerate(shares)
+                for j, one in enumerate(row)
+                if one == share
+            )
+            svg += f'<path d="{full}" fill="currentColor" stroke="none" fill-opacity="{share:g}"/>'
+        middle = (left + width / 2, top + height / 2)
+        self._add(None, Shape(svg, frozenset(part.split()), *middle, width / 2, height / 2, "weight"))
 
     def _text(self, label: str, x: float, y: float, anchor: str, words: bool) -> str:
         inner = escape(label) if words else formula(label)

@@ -913,18 +913,19 @@ def residual_stream() -> Drawing:
         d.arrow(f"{key}first", f"{key}one", "write", via=[(x + 66, 232)])
     d.sign("itwo", "+", (right, 90), "stream write")
     d.arrow("ione", "itwo", "stream")
+    between = right - 58  # where the keys and values of j arrive without crossing the stream of i
     d.box(
         "second",
         "heads|layer 2",
-        (right + 66, 150),
+        (between, 150),
         "read write message",
         size=(66, 44),
         words=True,
     )
-    d.arrow((right, 196), "second", "read", via=[(right + 66, 196)])
-    d.arrow("second", "itwo", "write", via=[(right + 66, 90)])
-    d.arrow("jone", (right + 31, 150), "message", via=[(left, 150)], dashed=True)
-    d.say("keys, values", (144, 140), "message")
+    d.arrow((right, 196), "second", "read", via=[(between, 196)])
+    d.arrow("second", "itwo", "write", via=[(between, 90)])
+    d.arrow("jone", "second", "message", via=[(left, 150)], dashed=True)
+    d.say("keys, values", (99, 140), "message")
     d.box("out", "logits", (right, 20), "output", size=(66, 30), words=True)
     d.arrow("itwo", "out", "stream output")
     d.say("norm, table", (right - 12, 60), "output", anchor="end")
@@ -1136,4 +1137,338 @@ def key_ring() -> Drawing:
     d.arrow((68, 179), (68, 143), "travel")
     d.say("keys and values", (175, 156), "travel")
     d.say("travel around", (175, 173), "travel")
+    return d
+
+
+@diagram
+def shared_keys() -> Drawing:
+    """Chapter 11: four ways to store what four query heads attend to."""
+    d = Drawing(
+        "shared-keys",
+        314,
+        "Four layers with four query heads each, and what they store for a token. Multi-head: each "
+        "query has a key and a value of its own. Grouped: two queries share a key and a value. "
+        "Multi-query: all four share one. Latent: one short vector c is stored, and the keys and "
+        "values of the four heads, dashed, are computed from it.",
+        {
+            "queries": "the queries, one for each head",
+            "stored": "what is stored for each token",
+            "computed": "keys and values that are computed from the stored vector",
+        },
+    )
+    kinds = (("multi-head", 4), ("grouped", 2), ("multi-query", 1), ("latent", 4))
+    for number, (name, count) in enumerate(kinds):
+        left, top = 175 * (number % 2), 142 * (number // 2)
+        latent = name == "latent"
+        d.say(name, (left + 85, top + 16), "")
+        for i in range(4):
+            d.box(f"{name}q{i}", "q", (left + 25 + 40 * i, top + 44), "queries", size=(30, 28))
+        part = "computed" if latent else "stored"
+        for i in range(count):
+            x = left + 25 + 40 * ((i + 0.5) * 4 / count - 0.5)
+            at = (x, top + 106)
+            d.box(f"{name}k{i}", "k, v", at, part, size=(36, 28), dashed=latent)
+        for i in range(4):
+            d.arrow(f"{name}k{i * count // 4}", f"{name}q{i}", part)
+        if latent:
+            d.box("c", "c", (left + 85, top + 156), "stored", size=(30, 26))
+            for i in range(4):
+                d.arrow("c", f"{name}k{i}", "computed", dashed=True)
+    return d
+
+
+@diagram
+def activation_patching() -> Drawing:
+    """Chapter 12: one activation of a clean run goes into a corrupted one."""
+    d = Drawing(
+        "activation-patching",
+        262,
+        "Two runs of the same model. The clean text is A B C A, and the model predicts B, which "
+        "followed A before. In the corrupted text the first A is D. The output z of one head at "
+        "one position is copied from the clean run into the corrupted one; does B return?",
+        {
+            "clean": "the clean run",
+            "corrupted": "the corrupted run",
+            "patch": "the copied activation",
+            "answer": "the predictions",
+        },
+    )
+    for run, texts, outputs, text, answer in (
+        ("clean", 22, 88, "ABCA", "B"),
+        ("corrupted", 244, 178, "DBCA", "B ?"),
+    ):
+        d.say(run, (4, texts + 4), run, anchor="start")
+        for i, symbol in enumerate(text):
+            x = 98 + 54 * i
+            patched = run == "corrupted" and i == 1
+            part = f"{run} patch" if i == 1 else run
+            d.box(f"{run}t{i}", symbol, (x, texts), run, size=(32, 28), words=True)
+            d.box(f"{run}z{i}", f"z_{i + 1}", (x, outputs), part, size=(34, 30), dashed=patched)
+            d.arrow(f"{run}t{i}", f"{run}z{i}", run)
+        d.box(f"{run}y", answer, (324, outputs), f"answer {run}", size=(44, 28), words=True)
+        d.arrow(f"{run}z3", f"{run}y", f"answer {run}")
+    d.arrow("cleanz1", "corruptedz1", "patch")
+    d.say("copy one output", (162, 138), "patch", anchor="start")
+    return d
+
+
+@diagram
+def fixed_and_free() -> Drawing:
+    """Chapter 13: what a convolution fixes and attention computes."""
+    d = Drawing(
+        "fixed-and-free",
+        226,
+        "Two pictures of seven by seven pixels, with the weights of the pixel in the middle. Left, "
+        "a convolution: only the three by three neighbours have weights, the same for every image. "
+        "Right, attention: any pixel may have a weight, and another image gives other weights.",
+        {
+            "convolution": "the weights of a convolution",
+            "attention": "the weights of attention",
+        },
+    )
+    kernel = [[0.0] * 7 for _ in range(7)]
+    free = [[0.04 * (1 + (3 * i + 5 * j) % 4) for j in range(7)] for i in range(7)]
+    for i, shares in enumerate(((0.25, 0.5, 0.25), (0.5, 0.9, 0.5), (0.25, 0.5, 0.25))):
+        kernel[2 + i][2:5] = shares
+    for i, j, share in ((1, 5, 0.9), (0, 1, 0.5), (3, 3, 0.5), (5, 2, 0.9), (6, 5, 0.25)):
+        free[i][j] = share
+    kinds = (
+        (8, "convolution", kernel, "fixed neighbourhood,", "the same for all images"),
+        (188, "attention", free, "any pixel,", "set by the image"),
+    )
+    for left, part, shares, *lines in kinds:
+        d.say(part, (left + 77, 14), part)
+        d.grid((left, 24), 22, shares, part)
+        for number, line in enumerate(lines):
+            d.say(line, (left + 77, 198 + 18 * number), part)
+    return d
+
+
+@diagram
+def linear_memory() -> Drawing:
+    """Chapter 15: keys and values are added to a table of fixed size; queries read it."""
+    d = Drawing(
+        "linear-memory",
+        236,
+        "A row of tables S of the same size, one for each position. At each position the product "
+        "of a key and a value is added to the table, and a query reads an output from it.",
+        {
+            "state": "the table, whose size never changes",
+            "write": "keys and values, which are added",
+            "read": "queries and outputs",
+        },
+    )
+    columns = (76, 170, 264)
+    d.say("S_0", (14, 123), "state", words=False)
+    for i, x in enumerate(columns, 1):
+        d.box(f"s{i}", f"S_{i}", (x, 118), "state", size=(48, 48))
+        d.box(f"k{i}", f"k_{i}", (x - 17, 212), "write", size=(30, 30))
+        d.box(f"v{i}", f"v_{i}", (x + 17, 212), "write", size=(30, 30))
+        d.arrow((x, 195), f"s{i}", "write")
+        d.box(f"q{i}", f"q_{i}", (x - 22, 24), "read", size=(32, 30))
+        d.box(f"o{i}", f"o_{i}", (x + 22, 24), "read", size=(32, 30))
+        d.arrow((x - 14, 41), (x - 14, 92), "read", role="query")
+        d.arrow((x + 14, 92), (x + 14, 41), "read")
+        d.say("+", (x + 12, 174), "write", words=False)
+    d.arrow((26, 118), "s1", "state")
+    chain(d, ["s1", "s2", "s3"], "state")
+    d.arrow("s3", (330, 118), "state")
+    return d
+
+
+@diagram
+def narrow_table() -> Drawing:
+    """Chapter 15: Linformer mixes the keys, and the table of weights becomes narrow."""
+    d = Drawing(
+        "narrow-table",
+        232,
+        "Left, attention: N queries and N keys give a table of N by N weights. Right, Linformer: a "
+        "matrix M first mixes the N keys into k keys, and the table is N by k.",
+        {
+            "full": "the table of N by N weights",
+            "mix": "the N keys, mixed into k",
+            "narrow": "the table of N by k weights",
+        },
+    )
+    d.box("keys", "N keys", (108, 26), "mix full", size=(132, 28), words=True, role="key")
+    d.box("few", "k keys", (290, 26), "mix narrow", size=(52, 28), words=True, role="key")
+    d.arrow("keys", "few", "mix", role="key")
+    d.say("M", (219, 18), "mix", words=False)
+    d.box("queries", "Q", (18, 128), "full narrow", size=(28, 132))
+    d.box("table", "N × N|weights", (108, 128), "full", size=(132, 132), words=True, role="weight")
+    d.box("thin", "N × k", (290, 128), "narrow", size=(52, 132), words=True, role="weight")
+    d.say("attention", (108, 220), "full")
+    d.say("Linformer", (290, 220), "narrow")
+    return d
+
+
+@diagram
+def program_grid() -> Drawing:
+    """Chapter 16: the programs of a kernel, and the lanes of the last one beyond the end."""
+    d = Drawing(
+        "program-grid",
+        164,
+        "A row of memory cells. Cells 0 to 9 belong to a vector, and the two after them to another "
+        "tensor. Three programs take four cells each; the last one also covers the two cells "
+        "beyond the end.",
+        {
+            "programs": "the programs, four lanes each",
+            "vector": "the ten numbers of the vector",
+            "beyond": "the memory beyond the vector",
+        },
+    )
+    for number in range(3):
+        x = 15 + 29 * (4 * number + 1.5)
+        size = (112, 30)
+        d.box(f"p{number}", f"program {number}", (x, 22), "programs", size=size, words=True)
+        for lane in range(4):
+            i = 4 * number + lane
+            part = "vector" if i < 10 else "beyond"
+            at = (15 + 29 * i, 98)
+            d.box(f"m{i}", str(i), at, part, size=(26, 30), words=True, dashed=i >= 10)
+            d.arrow((15 + 29 * i, 39), f"m{i}", "programs")
+    d.say("ours: ten numbers", (145, 134), "vector")
+    d.say("another", (320, 134), "beyond")
+    d.say("tensor", (320, 151), "beyond")
+    return d
+
+
+@diagram
+def flash_tiles() -> Drawing:
+    """Chapter 17: what one program of FlashAttention keeps on the chip, and what passes through."""
+    d = Drawing(
+        "flash-tiles",
+        322,
+        "One program of FlashAttention. Above, on the chip: one tile of queries and the running "
+        "maximum, sum and mixture stay; one tile of keys and values at a time gives a tile of "
+        "scores, which is never stored in memory. Below, in HBM: queries are read once, all tiles "
+        "of keys and values one after the other, and the output is written once.",
+        {
+            "stay": "what stays on the chip for the whole loop",
+            "pass": "keys and values, which pass through tile by tile",
+            "scores": "the tile of scores, which never leaves the chip",
+            "output": "the output, written once",
+        },
+    )
+    d.band((175, 88), (342, 168), "", filled=False)
+    d.say("on the chip", (14, 22), "", anchor="start")
+    d.box("q", "Q_I", (44, 134), "stay", size=(56, 32))
+    d.box("s", "scores", (120, 62), "scores", size=(70, 32), words=True)
+    d.box("run", "m, \\ell , A", (268, 62), "stay", size=(104, 32))
+    d.box("kv", "K_J, V_J", (164, 134), "pass", size=(84, 32))
+    d.arrow("q", "s", "scores", role="query")
+    d.arrow("kv", "s", "scores pass", role="key")
+    d.arrow("s", "run", "scores stay")
+    d.arrow("kv", "run", "pass", role="value")
+    d.box("hq", "Q", (44, 236), "stay", size=(56, 32))
+    for i, x in enumerate((112, 147, 182, 217), 1):
+        d.box(f"h{i}", str(i), (x, 236), "pass", size=(30, 32), words=True)
+        if i > 1:
+            d.arrow((x, 218), (148 + 8 * (i - 1), 152), "pass", dashed=True)
+    d.arrow("h1", (148, 152), "pass")
+    d.arrow("hq", "q", "stay", role="query")
+    d.box("o", "O", (300, 236), "output", size=(56, 32))
+    d.arrow((300, 80), "o", "output")
+    d.say("read once", (44, 270), "stay")
+    d.say("tiles of keys and values,", (164, 270), "pass")
+    d.say("one after the other", (164, 287), "pass")
+    d.say("written once", (303, 270), "output")
+    d.say("in HBM", (14, 312), "", anchor="start")
+    return d
+
+
+@diagram
+def tiles_needed() -> Drawing:
+    """Chapter 18: the tiles of a causal mask, of a window, and of one new query."""
+    d = Drawing(
+        "tiles-needed",
+        236,
+        "A table of scores in eight by eight tiles. Left, dark: the 36 tiles that the kernel of "
+        "chapter 17 computes, all that touch the lower triangle. Middle: a window of two tiles "
+        "needs 15 of them. Right: one new query needs one row of scores, less than a tile high.",
+        {
+            "causal": "the tiles of a causal mask",
+            "window": "the tiles of a window",
+            "query": "the row of one new query",
+        },
+    )
+    cell = 18
+    for left, part, reach in ((4, "causal", 8), (186, "window", 2)):
+        shares = [[0.7 * (0 <= i - j < reach) for j in range(8)] for i in range(8)]
+        d.grid((left, 24), cell, shares, part)
+        d.say(part, (left + 4 * cell, 14), part)
+    d.say("one query", (4, 200), "query", anchor="start")
+    d.grid((186, 192), cell / 2, [[0.7] * 16], "query")
+    return d
+
+
+@diagram
+def data_parallel() -> Drawing:
+    """Chapter 19: two devices, the same model, other rows; their gradients are averaged."""
+    d = Drawing(
+        "data-parallel",
+        282,
+        "Two devices have the same model and different rows of the batch: three targets on one, "
+        "one target on the other. Each computes a gradient of its own mean loss. The two gradients "
+        "become one, which updates both models.",
+        {
+            "model": "the model, the same on every device",
+            "rows": "the rows of the batch, different on each device",
+            "gradient": "the gradients and their mean",
+        },
+    )
+    d.sign("mean", "?", (175, 28), "gradient", radius=16)
+    d.say("which mean?", (200, 18), "gradient", anchor="start")
+    for number, (x, targets) in enumerate(((88, 3), (262, 1))):
+        d.band((x, 178), (150, 196), "")
+        d.say(f"device {number}, targets t", (x, 270), "")
+        d.box(f"g{number}", "gradient", (x, 108), "gradient", size=(100, 30), words=True)
+        d.box(f"m{number}", "model", (x, 168), "model", size=(100, 30), words=True)
+        for i in range(targets):
+            at = (x + 36 * (i - (targets - 1) / 2), 232)
+            d.box(f"r{number}{i}", "t", at, "rows", size=(30, 28))
+        d.arrow((x, 216), f"m{number}", "rows")
+        d.arrow(f"m{number}", f"g{number}", "model")
+        d.arrow(f"g{number}", "mean", "gradient")
+    return d
+
+
+@diagram
+def protocol() -> Drawing:
+    """Chapter 20: from a claim to a verdict; what is fixed before the first run."""
+    d = Drawing(
+        "protocol",
+        420,
+        "The way from a claim to a verdict. Before the first run: a claim with a number, what "
+        "would refute it, the budget, the seeds and the rule. Then hero and control are run with "
+        "the same settings and seeds, each is chosen on validation data, and their test results "
+        "are paired by seed. The rule turns the differences into a verdict: true, partly, false or "
+        "not settled.",
+        {
+            "plan": "what is written before the first run",
+            "runs": "the runs of hero and control",
+            "choice": "the setting of each side, chosen on validation",
+            "differences": "the test results, paired by seed",
+            "verdict": "the verdict",
+        },
+    )
+    d.band((175, 66), (342, 124), "plan", filled=False)
+    d.say("before the first run", (14, 22), "plan", anchor="start")
+    d.box("claim", "claim with|a number", (64, 66), "plan", size=(100, 48), words=True)
+    d.box("refute", "what would|refute it", (175, 66), "plan", size=(100, 48), words=True)
+    d.box("rule", "measure,|margin, level", (286, 66), "plan", size=(106, 48), words=True)
+    d.say("settings and seeds, the same for both sides", (175, 116), "plan")
+    for name, x in (("hero", 92), ("control", 258)):
+        size = (140, 48)
+        d.box(name, f"{name}: settings|× seeds", (x, 178), "runs", size=size, words=True)
+        d.arrow((x, 130), name, "plan runs")
+        label = "best median on|validation"
+        d.box(f"{name}best", label, (x, 256), "choice", size=size, words=True)
+        d.arrow(name, f"{name}best", "choice")
+    d.box("pairs", "test: hero − control, by seed", (175, 326), "differences", size=(236, 30), words=True)
+    for name, x in (("hero", 92), ("control", 258)):
+        d.arrow((x, 282), (x, 309), "differences")
+    d.box("verdict", "true · partly · false · not settled", (175, 396), "verdict", size=(250, 32), words=True)
+    d.arrow("pairs", "verdict", "verdict")
+    d.say("rule", (183, 364), "verdict", anchor="start")
     return d
