@@ -1,12 +1,56 @@
-"""Which device computes which pair, and when."""
+"""What devices store and receive, and which of them computes which pair, when."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from attn_course import viz
-from attn_course.figures._shared import WIDTH
+from attn_course.figures._shared import WIDTH, name_lines, named_ticks
+
+
+def keys_of_a_device(
+    devices: Sequence[int],
+    stored: Mapping[str, ArrayLike],
+    received: Mapping[str, ArrayLike],
+) -> None:
+    """Keys and values that one device stores, and what it has received before each step.
+
+    Args:
+        devices: How many there are.
+        stored: By method the GiB that a device stores, for each number of devices.
+        received: For two methods the GiB that it has received before each step from 0.
+    """
+    with viz.style():
+        fig, axes = viz.subplots(2, 1, size=(WIDTH, 5.6))
+        for name, found in stored.items():
+            axes[0].plot(devices, np.asarray(found), marker="o", label=name)
+        named_ticks(axes[0], devices)
+        axes[0].set_yscale("log", base=4)
+        axes[0].set(xlabel="devices P", ylabel="stored, GiB", ylim=(1 / 32, 12))
+        axes[0].set_yticks([1 / 16, 1 / 4, 1, 4], ["1/16", "1/4", "1", "4"])
+        name_lines(axes[0])
+        for number, (name, found) in enumerate(received.items()):
+            steps = np.arange(len(np.asarray(found)))
+            axes[1].step(steps, np.asarray(found), where="post", color=viz.PALETTE[number])
+            at = number * (len(steps) // 2)
+            axes[1].annotate(
+                name, (at, float(np.asarray(found)[at])), (10 * number, 6 - 12 * number),
+                textcoords="offset points", va=("bottom", "top")[number],
+            )  # fmt: skip
+        most = max(float(np.max(found)) for found in received.values())
+        axes[1].set_xticks(np.arange(0, len(steps), 3))
+        axes[1].set(xlabel="step", ylabel="received, GiB", ylim=(-0.1, 1.25 * most))
+    last = ", ".join(f"{name} {np.asarray(found)[-1]:.3g}" for name, found in stored.items())
+    viz.show(
+        fig,
+        alt=f"Above, what a device stores against the number of devices; GiB with {devices[-1]}: "
+        f"{last}. Below, what one device has received before each step: the gathered keys all "
+        "before the first, the ring's one block a step, and the same in the end.",
+        caption="Keys and values of one layer. Above: what a device stores. Below: what one of "
+        f"{len(np.asarray(next(iter(received.values()))))} devices has received. Ring and gather "
+        "move the same bytes; the ring needs none of them before it starts.",
+    )
 
 
 def ring_steps(owners: Mapping[str, ArrayLike]) -> None:

@@ -279,31 +279,37 @@ def right_by_heads_removed(right: Mapping[str, ArrayLike]) -> None:
     )
 
 
-def cost_and_score(scores: ArrayLike, costs: ArrayLike, heads: int) -> None:
-    """Bits lost without a head against its previous-token score, a point for each head.
+def heads_by_measures(measures: Mapping[str, ArrayLike], heads: int) -> None:
+    """A table of layers by heads for each measure, with the number of its largest cell.
 
     Args:
-        scores: (draws, layers · heads).
-        costs: Bits per character, (draws, layers · heads).
+        measures: By name the values, (draws, layers · heads).
         heads: Of a layer.
     """
-    lost = array(costs)
-    x, y = np.median(array(scores), 0), np.median(lost, 0)
-    names = [f"{one // heads + 1}.{one % heads + 1}" for one in range(len(x))]
+    names = [str(one + 1) for one in range(heads)]
+    largest = []
     with viz.style():
-        fig, ax = viz.subplots(size=(WIDTH, 3.2))
-        ax.vlines(x, lost.min(0), lost.max(0), color=viz.PALETTE[0], alpha=0.4)
-        ax.plot(x, y, "o", color=viz.PALETTE[0])
-        for head in {*x.argsort()[-2:].tolist(), *y.argsort()[-2:].tolist()}:
-            ax.annotate(names[head], (x[head], y[head]), (6, -4), textcoords="offset points")
-        ax.set(xlabel="previous-token score", ylabel="bits lost per character")
+        fig, axes = viz.subplots(2, -(-len(measures) // 2), size=(WIDTH, 5.4))
+        for ax, (name, found) in zip(np.ravel(axes), measures.items(), strict=True):
+            table = np.median(array(found), 0).reshape(-1, heads)
+            layers = [str(one + 1) for one in range(len(table))]
+            viz.heatmap(
+                ax, table.clip(0), rows=layers, columns=names, numbers=None, title=name,
+                xlabel="head" if ax in axes[-1] else None,
+                ylabel="layer" if ax in axes[:, 0] else None,
+            )  # fmt: skip
+            row, column = divmod(int(table.argmax()), heads)
+            number = f"{table.max():.2f}".lstrip("0")
+            ax.text(column + 0.5, row + 0.5, number, ha="center", va="center")
+            largest.append(
+                f"{name.replace(chr(10), ' ')} {table.max():.2f} by {row + 1}.{column + 1}"
+            )
     viz.show(
         fig,
-        alt=f"Bits lost without a head against its previous-token score, a point for each of "
-        f"{len(x)} heads. Head {names[int(x.argmax())]} has the highest score, removing head "
-        f"{names[int(y.argmax())]} costs most.",
-        caption=f"The {len(x)} heads of the model that writes. Points: median of {len(lost)} "
-        "draws; lines: their range.",
+        alt=f"Tables of layers by heads, one for each measure. The largest: {'; '.join(largest)}.",
+        caption="The heads of the model that writes, median of "
+        f"{len(array(next(iter(measures.values()))))} draws, each table scaled by its largest "
+        "number. Most heads are pale in most tables.",
     )
 
 

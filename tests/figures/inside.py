@@ -22,7 +22,13 @@ CASES = {
     "direct_shares": {"shares": {"embedding": -0.1, "1.1": 0.3, "biases": 4.0}},
     "importance_of_positions": {"ways": {"rollout": TABLE[0], "size of the gradient": TABLE[3]}},
     "right_by_heads_removed": {"right": {"hard": SEEDS[:, ::-1], "easy": 1 - SEEDS / 3}},
-    "cost_and_score": {"scores": SEEDS, "costs": SEEDS / 9, "heads": 2},
+    "heads_by_measures": {
+        "measures": {
+            name: np.tile(np.linspace(-0.1, 0.6, 36), (4, 1))
+            for name in ("weight on the\ntoken before", "weight on the\nline break", "a", "b")
+        },
+        "heads": 6,
+    },
     "bits_by_lens": {"bits": 5 - SEEDS},
     "line_break_heads": {
         "distances": [2, 7, 12],
