@@ -184,10 +184,7 @@ class Drawing:
                 if one == share
             )
             svg += f'<path d="{full}" fill="currentColor" stroke="none" fill-opacity="{share:g}"/>'
-        middle = (left + width / 2, top + height / 2)
-        self._add(
-            None, Shape(svg, frozenset(part.split()), *middle, width / 2, height / 2, "weight")
-        )
+        self._add(None, Shape(svg, frozenset(part.split()), role="weight"))
 
     def _text(self, label: str, x: float, y: float, anchor: str, words: bool) -> str:
         inner = escape(label) if words else formula(label)

@@ -1465,24 +1465,11 @@ def protocol() -> Drawing:
         label = "best median on|validation"
         d.box(f"{name}best", label, (x, 256), "choice", size=size, words=True)
         d.arrow(name, f"{name}best", "choice")
-    d.box(
-        "pairs",
-        "test: hero − control, by seed",
-        (175, 326),
-        "differences",
-        size=(236, 30),
-        words=True,
-    )
-    for name, x in (("hero", 92), ("control", 258)):
+    paired, verdicts = "test: hero − control, by seed", "true · partly · false · not settled"
+    d.box("pairs", paired, (175, 326), "differences", size=(236, 30), words=True)
+    d.box("verdict", verdicts, (175, 396), "verdict", size=(250, 32), words=True)
+    for x in (92, 258):
         d.arrow((x, 282), (x, 309), "differences")
-    d.box(
-        "verdict",
-        "true · partly · false · not settled",
-        (175, 396),
-        "verdict",
-        size=(250, 32),
-        words=True,
-    )
     d.arrow("pairs", "verdict", "verdict")
     d.say("rule", (183, 364), "verdict", anchor="start")
     return d
