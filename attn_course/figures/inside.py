@@ -301,15 +301,13 @@ def heads_by_measures(measures: Mapping[str, ArrayLike], heads: int) -> None:
             row, column = divmod(int(table.argmax()), heads)
             number = f"{table.max():.2f}".lstrip("0")
             ax.text(column + 0.5, row + 0.5, number, ha="center", va="center")
-            largest.append(
-                f"{name.replace(chr(10), ' ')} {table.max():.2f} by {row + 1}.{column + 1}"
-            )
+            largest.append(f"{' '.join(name.split())} {table.max():.2f} by {row + 1}.{column + 1}")
     viz.show(
         fig,
         alt=f"Tables of layers by heads, one for each measure. The largest: {'; '.join(largest)}.",
         caption="The heads of the model that writes, median of "
-        f"{len(array(next(iter(measures.values()))))} draws, each table scaled by its largest "
-        "number. Most heads are pale in most tables.",
+        f"{len(array(next(iter(measures.values()))))} draws. Each table is scaled by its "
+        "largest number, which is written in its cell.",
     )
 
 
