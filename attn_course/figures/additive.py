@@ -116,6 +116,32 @@ def gradient_by_lag(logarithms: Mapping[str, ArrayLike]) -> None:
     )
 
 
+def known_links(source: Sequence[str], target: Sequence[str], alignment: Sequence[int]) -> None:
+    """A sentence, its translation, and a line from each target word to its source word.
+
+    Args:
+        source: Source words.
+        target: Target words.
+        alignment: For each target word the position of its source word.
+    """
+    with viz.style():
+        fig, ax = viz.subplots(size=(WIDTH, 2.2))
+        ax.axis("off")
+        ax.set(xlim=(-0.5, max(len(source), len(target)) - 0.5), ylim=(-0.35, 1.35))
+        for words, height, side in ((source, 1, "bottom"), (target, 0, "top")):
+            for place, word in enumerate(words):
+                ax.text(place, height, word, ha="center", va=side)
+        for place, origin in enumerate(alignment):
+            ax.plot([origin, place], [0.97, 0.03], "-", color=viz.PALETTE[0])
+    pairs = ", ".join(f"{word} from {source[at]}" for word, at in zip(target, alignment, strict=True))
+    viz.show(
+        fig,
+        alt=f"The sentence {' '.join(source)} above its translation {' '.join(target)}: {pairs}.",
+        caption="A sentence and its translation, with the links that the rules of the language "
+        "determine. Do the weights of a trained translator find these links?",
+    )
+
+
 def linked_elsewhere(
     errors: Mapping[str, Sequence[float]], kinds: Mapping[str, Sequence[float]]
 ) -> None:

@@ -1,6 +1,7 @@
 """What the parts of a block are for, and which orders of the norm train."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -8,6 +9,32 @@ from numpy.typing import ArrayLike
 
 from attn_course import viz
 from attn_course.figures._shared import WIDTH
+
+
+def reach_by_layer(reached: Mapping[str, ArrayLike]) -> None:
+    """Which inputs the last output depends on, after more and more layers.
+
+    Args:
+        reached: By kind of layer, (layers, positions): one row for each number of layers, from 1.
+    """
+    with viz.style():
+        fig, axes = viz.subplots(len(reached), 1, size=(WIDTH, 4.6), sharex=True)
+        for ax, (name, rows) in zip(axes, reached.items(), strict=True):
+            table = np.asarray(rows, dtype=np.float64)
+            names = [str(layer) for layer in range(1, len(table) + 1)]
+            options: dict[str, Any] = {"xlabel": None, "ylabel": "layers", "numbers": None}
+            viz.heatmap(ax, table, rows=names, title=name, vmax=1, **options)
+        axes[-1].set_xlabel("position of the input (the output is the last)")
+    first = "; ".join(
+        f"{name} {int(np.asarray(rows)[0].sum())} after one layer, "
+        f"{int(np.asarray(rows)[-1].sum())} after {len(np.asarray(rows))}"
+        for name, rows in reached.items()
+    )
+    viz.show(
+        fig,
+        alt=f"Positions that the last output depends on: {first}.",
+        caption="Filled: the inputs that the last output depends on.",
+    )
 
 
 def answers_by_part(best: Mapping[str, ArrayLike], worst: Mapping[str, ArrayLike]) -> None:

@@ -135,8 +135,9 @@ def one_wrong_symbol(right: Mapping[str, ArrayLike]) -> None:
     """Share of right symbols at each output step, by the prefix that the decoder reads.
 
     Args:
-        right: By prefix, (seeds, output steps).
+        right: By prefix, (seeds, output steps); the second of three has one wrong symbol.
     """
+    wrong = len(right) > 2
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.7))
         _by_position(ax, right)
@@ -147,10 +148,15 @@ def one_wrong_symbol(right: Mapping[str, ArrayLike]) -> None:
         fig,
         alt="Symbols right at each output step of words of 20, median and range of 4 seeds. With "
         "the right prefix from 0.7 down to about 0.45, and 0.3 at the last step; with its own "
-        "prefix from 0.7 to about 0.15 and less at the last step; with one wrong symbol the rest "
-        "of the word stays far below the curve of the right prefix.",
-        caption="One wrong symbol in the prefix costs accuracy at every later step of the word. "
-        f"{_SEEDS}",
+        "prefix from 0.7 to about 0.15 and less at the last step"
+        + "; with one wrong symbol the rest of the word stays far below the curve of the right "
+        "prefix." * wrong,
+        caption=(
+            "One wrong symbol in the prefix costs accuracy at every later step of the word. "
+            if wrong
+            else "One decoder: with its own symbols as input it is right far less often. "
+        )
+        + _SEEDS,
     )
 
 

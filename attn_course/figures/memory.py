@@ -83,6 +83,27 @@ def accuracy_by_hops(accuracy: ArrayLike) -> None:
     )
 
 
+def first_weights(weights: ArrayLike) -> None:
+    """Weights of the first hop before training, a row for each question.
+
+    Args:
+        weights: (questions, sentences).
+    """
+    table = np.asarray(weights, dtype=np.float64)
+    rows, columns = ([str(k) for k in range(1, size + 1)] for size in table.shape)
+    with viz.style():
+        fig, ax = viz.subplots(size=(WIDTH, 2.9))
+        axes: dict[str, Any] = {"xlabel": "sentence of the story", "ylabel": "question"}
+        viz.heatmap(ax, table, rows=rows, columns=columns, vmax=1, **axes)
+    viz.show(
+        fig,
+        alt=f"Weights of {len(table)} questions on the sentences of their stories: all are between "
+        f"{table.min():.2f} and {table.max():.2f}.",
+        caption="The first hop before training: each question attends to all sentences alike, so "
+        "each gets the same mean.",
+    )
+
+
 def wrong_answers(errors: Mapping[str, ArrayLike]) -> None:
     """Wrong answers of networks, controls and baselines.
 

@@ -54,20 +54,51 @@ def variance_by_baseline(
     )
 
 
-def scene(picture: ArrayLike) -> None:
+def scene(picture: ArrayLike, *, digit: int = 7) -> None:
     """A scene of tiles, one of which shows a digit.
 
     Args:
         picture: (pixels, pixels).
+        digit: What the tile shows.
     """
+    side = len(np.asarray(picture)) // _TILE
     with viz.style():
-        fig, ax = viz.subplots(size=(4.2, 4.5))
-        _draw_scene(ax, picture, "Where is the 7?")
+        fig, ax = viz.subplots(size=(0.6 + 0.72 * side, 0.9 + 0.72 * side))
+        _draw_scene(ax, picture, f"Where is the {digit}?")
     viz.show(
         fig,
-        alt="A scene of five by five tiles. One tile shows a handwritten 7, the others look like "
-        "noise of the same ink.",
-        caption="One tile is a handwritten 7, the other 24 are digits with their pixels shuffled.",
+        alt=f"A scene of {side} by {side} tiles. One tile shows a handwritten {digit}, the others "
+        "look like noise of the same ink.",
+        caption=f"One tile is a handwritten {digit}, the other {side**2 - 1} are digits with their "
+        "pixels shuffled.",
+    )
+
+
+def one_output(values: ArrayLike, maps: Sequence[ArrayLike]) -> None:
+    """Maps of weights whose weighted mean of the same values is the same.
+
+    Args:
+        values: (positions, 1).
+        maps: Each with a weight for each position.
+    """
+    places = np.asarray(values, dtype=np.float64)[:, 0]
+    with viz.style():
+        fig, axes = viz.subplots(1, len(maps), size=(WIDTH, 2.6), sharey=True)
+        for ax, weights in zip(axes, maps, strict=True):
+            shares = np.asarray(weights, dtype=np.float64)
+            ax.bar(places, shares, width=0.5, color=viz.PALETTE[0])
+            ax.set(xticks=places, xlabel="value of the position", ylim=(0, 0.72))
+            ax.set_title(f"output {shares @ places:.1f}")
+            for place, share in zip(places, shares, strict=True):
+                ax.text(place, share + 0.02, f"{share:.1f}", ha="center")
+        axes[0].set_ylabel("weight")
+    shown = "; ".join(
+        ", ".join(f"{one:.1f}" for one in np.asarray(weights, dtype=np.float64)) for weights in maps
+    )
+    viz.show(
+        fig,
+        alt=f"Weights of the same three values in two models: {shown}. The outputs are equal.",
+        caption="Two maps that disagree about every position, and one output.",
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attn_course import viz
-from attn_course.figures._shared import WIDTH, frames
+from attn_course.figures._shared import WIDTH, array, bands, frames, name_lines, named_ticks
 from attn_course.viz.translation import TRANSLATION_MODELS
 
 
@@ -49,6 +49,34 @@ def learning_rates(steps: ArrayLike, rates: Mapping[str, Sequence[float]]) -> No
         "one.",
         caption="The paper's learning rate: a longer warm-up and a wider model both lower the "
         "peak.",
+    )
+
+
+def loss_by_rate(rates: Sequence[float], losses: Mapping[str, ArrayLike]) -> None:
+    """Loss after a short training against the peak learning rate, with and without warm-up.
+
+    Args:
+        rates: Peak rates.
+        losses: By schedule, (seeds, rates).
+    """
+    with viz.style():
+        fig, ax = viz.subplots(size=(WIDTH, 3.0))
+        ax.set(xlabel="peak learning rate", ylabel="loss on new sentences")
+        named_ticks(ax, rates)
+        bands(ax, rates, losses, names=False)
+        ax.set_ylim(bottom=0)
+        name_lines(ax)
+    ends = "; ".join(
+        f"{name} {np.median(array(each)[:, 0]):.2f} at the smallest rate, "
+        f"{np.median(array(each)[:, -1]):.2f} at the largest"
+        for name, each in losses.items()
+    )
+    seeds = len(array(next(iter(losses.values()))))
+    viz.show(
+        fig,
+        alt=f"Loss on new sentences by peak rate, median of {seeds} seeds: {ends}.",
+        caption=f"One Transformer after 120 steps, median and range of {seeds} seeds: only with "
+        "warm-up does it learn at the largest rate.",
     )
 
 

@@ -759,7 +759,7 @@ def transformer() -> Drawing:
     """Chapter 10: two stacks that are joined by cross-attention."""
     d = Drawing(
         "transformer",
-        576,
+        648,
         "Two stacks. Left, the encoder: the source words and their positions pass N blocks, each "
         "of self-attention and a feed-forward part, and become the memory, one vector for each "
         "source word. Right, the decoder: the target words, shifted by one position, and their "
@@ -782,56 +782,59 @@ def transformer() -> Drawing:
         },
     )
     left, right, wide, tall = 76, 254, 116, 36
-    d.band((left, 328), (142, 228), "encoder")
-    d.band((right, 274), (142, 336), "decoder")
-    d.say("N ×", (12, 206), "encoder", anchor="start")
-    d.say("N ×", (340, 98), "decoder", anchor="end")
-    d.box("x", "x_1  …  x_S", (left, 552), "source", size=(wide, 30))
-    d.box("ex", "embedding|+ positions", (left, 482), "encoder", size=(wide, 44), words=True)
-    d.box("self", "self-attention", (left, 393), "encoder padding", size=(wide, tall), words=True)
-    d.box("ff", "feed-forward", (left, 282), "encoder", size=(wide, tall), words=True)
-    d.box("memory", "memory", (left, 162), "memory", size=(wide, 30), words=True)
-    d.box("y", "BOS  y_1  …  y_{n}", (right, 552), "shifted", size=(wide, 30))
-    d.box("ey", "embedding|+ positions", (right, 482), "decoder", size=(wide, 44), words=True)
+    d.band((left, 382), (142, 266), "encoder")
+    d.band((right, 318), (142, 394), "decoder")
+    d.say("N ×", (12, 242), "encoder", anchor="start")
+    d.say("N ×", (340, 114), "decoder", anchor="end")
+    d.say("generated word: next input", (346, 15), "feedback", anchor="end")
+    d.box("x", "x_1  …  x_S", (left, 628), "source", size=(wide, 30))
+    d.box("ex", "embedding|+ positions", (left, 560), "encoder", size=(wide, 44), words=True)
+    d.box("self", "self-attention", (left, 467), "encoder padding", size=(wide, tall), words=True)
+    d.box("ff", "feed-forward", (left, 341), "encoder", size=(wide, tall), words=True)
+    d.box("memory", "memory", (left, 192), "memory", size=(wide, 30), words=True)
+    d.box("y", "BOS  y_1  …  y_{n}", (right, 628), "shifted", size=(wide, 30))
+    d.box("ey", "embedding|+ positions", (right, 560), "decoder", size=(wide, 44), words=True)
     d.box(
-        "masked", "causal|self-attention", (right, 393), "decoder causal", size=(wide, 42),
+        "masked", "causal|self-attention", (right, 467), "decoder causal", size=(wide, 42),
         words=True,
     )  # fmt: skip
     d.box(
-        "cross", "cross-attention", (right, 282), "decoder cross padding", size=(wide, tall),
+        "cross", "cross-attention", (right, 341), "decoder cross padding", size=(wide, tall),
         words=True,
     )  # fmt: skip
-    d.box("ff2", "feed-forward", (right, 174), "decoder", size=(wide, tall), words=True)
-    d.box("out", "linear, softmax", (right, 68), "output", size=(wide, 30), words=True)
-    d.box("said", "y_1  …  y_n  EOS", (right, 18), "output", size=(wide, 30))
+    d.box("ff2", "feed-forward", (right, 218), "decoder", size=(wide, tall), words=True)
+    d.box("out", "linear, softmax", (right, 92), "output", size=(wide, 30), words=True)
+    d.box("said", "y_1  …  y_n  EOS", (right, 42), "output", size=(wide, 30))
     for part, x, height, fork, way, stack in (
-        ("self", left, 344, 430, 11, "encoder"),
-        ("ff", left, 236, 316, 11, "encoder"),
-        ("masked", right, 344, 430, 319, "decoder"),
-        ("cross", right, 236, 316, 319, "decoder"),
-        ("ff2", right, 128, 208, 319, "decoder"),
+        ("self", left, 424, 504, 11, "encoder"),
+        ("ff", left, 298, 374, 11, "encoder"),
+        ("masked", right, 424, 504, 319, "decoder"),
+        ("cross", right, 298, 374, 319, "decoder"),
+        ("ff2", right, 175, 250, 319, "decoder"),
     ):
-        d.box(f"{part} sum", "add, norm", (x, height), stack, size=(84, 24), words=True)
+        d.sign(f"{part} sum", "+", (x, height), stack, radius=10)
         d.arrow(part, f"{part} sum", stack)
         d.arrow((x, fork), f"{part} sum", stack, via=[(way, fork), (way, height)])
+        d.box(f"{part} norm", "norm", (x, height - 31), stack, size=(64, 22), words=True)
+        d.arrow(f"{part} sum", f"{part} norm", stack)
     for lower, upper, part in (
         ("x", "ex", "source encoder"),
         ("ex", "self", "encoder"),
-        ("self sum", "ff", "encoder"),
-        ("ff sum", "memory", "encoder memory"),
+        ("self norm", "ff", "encoder"),
+        ("ff norm", "memory", "encoder memory"),
         ("y", "ey", "shifted decoder"),
         ("ey", "masked", "decoder"),
-        ("masked sum", "cross", "decoder cross"),
-        ("cross sum", "ff2", "decoder"),
-        ("ff2 sum", "out", "decoder output"),
+        ("masked norm", "cross", "decoder cross"),
+        ("cross norm", "ff2", "decoder"),
+        ("ff2 norm", "out", "decoder output"),
         ("out", "said", "output"),
     ):
         d.arrow(lower, upper, part)
-    d.arrow("memory", "cross", "memory cross", via=[(164, 162), (164, 282)])
-    d.say("K,", (140, 152), "memory cross", anchor="start", words=False)
-    d.say("V", (164, 152), "memory cross", anchor="start", words=False)
-    d.say("Q", (right - 8, 320), "cross", anchor="end", words=False)
-    d.arrow("said", "y", "feedback", via=[(344, 18), (344, 552)], dashed=True)
+    d.arrow("memory", "cross", "memory cross", via=[(164, 192), (164, 341)])
+    d.say("K,", (140, 182), "memory cross", anchor="start", words=False)
+    d.say("V", (164, 182), "memory cross", anchor="start", words=False)
+    d.say("Q", (right - 8, 372), "cross", anchor="end", words=False)
+    d.arrow("said", "y", "feedback", via=[(344, 42), (344, 628)], dashed=True)
     return d
 
 
@@ -842,8 +845,9 @@ def multi_head() -> Drawing:
         "multi-head",
         420,
         "Multi-head attention with two heads. In each head, the matrices of that head turn the "
-        "vector x i into a query and the vectors X into keys and values. Each head compares its "
-        "query with its keys, takes a softmax, and averages its values. The outputs of the heads "
+        "vector x i into a query and the vectors X into keys and values. Each head divides the "
+        "products of its query with its keys by the root of E, takes a softmax, and averages its "
+        "values. The outputs of the heads "
         "are concatenated, and the matrix W O turns them into the output o i.",
         {
             "inputs": "the vectors of query, keys and values, the same for all heads",
@@ -859,27 +863,27 @@ def multi_head() -> Drawing:
     d.box("joined", "[head_1; head_2]", (175, 92), "join output", size=(150, 30))
     d.arrow("joined", "out", "output")
     d.say("W_O", (198, 58), "output", words=False)
-    for number, x in ((1, 92), (2, 258)):
+    for number, x, side in ((1, 92, 1), (2, 258, -1)):  # one is the mirror image of the other
         d.band((x, 236), (152, 196), "heads")
         d.box(f"head{number}", f"head_{number}", (x, 164), "heads values", size=(70, 30), role="")
-        d.box(f"w{number}", "softmax", (x - 22, 222), "heads weights", size=(78, 26), words=True)
-        for name, shift in (("q", -52), ("k", 0), ("v", 52)):
-            parts = "heads projections" + (" values" if name == "v" else "")
-            d.box(f"{name}{number}", f"{name}_{number}", (x + shift, 290), parts, size=(34, 28))
-        d.arrow((x - 46, 274), (x - 36, 237), "heads weights", role="query")
-        d.arrow((x - 4, 274), (x - 10, 237), "heads weights", role="key")
-        d.arrow((x - 14, 207), (x - 8, 181), "heads weights")
-        d.arrow((x + 50, 274), (x + 16, 181), "heads values")
-        d.arrow(f"head{number}", (175 + (-40 if number == 1 else 40), 109), "join")
-    d.box("asks", "x_i", (40, 396), "inputs", size=(46, 28))
-    d.box("asked", "X", (258, 396), "inputs", size=(120, 28))
-    for number, x in ((1, 92), (2, 258)):
-        parts = "projections"
-        d.arrow((40 if number == 1 else 58, 380), (x - 52, 306), parts, role="query")
-        d.arrow((210 if number == 1 else 258, 380), (x, 306), parts, role="key")
-        d.arrow((222 if number == 1 else 292, 380), (x + 52, 306), parts + " values")
-    d.say("arrows: matrices", (130, 394), "projections")
-    d.say("of each head", (130, 410), "projections")
+        d.box(
+            f"w{number}", "softmax of|q · k / √E", (x + 26 * side, 222), "heads weights",
+            size=(94, 42), words=True,
+        )  # fmt: skip
+        for name, shift in (("q", 52), ("k", 0), ("v", -52)):
+            at, role = x + shift * side, {"q": "query", "k": "key", "v": "value"}[name]
+            parts = "heads projections" + " values" * (name == "v")
+            d.box(f"{name}{number}", f"{name}_{number}", (at, 290), parts, size=(34, 28))
+            parts = "projections" + " values" * (name == "v")
+            d.arrow((at, 382), (at, 306), parts, role=role)
+            d.say(f"W_{name.upper()}^{number}", (at + 5, 360), parts, anchor="start", words=False)
+        d.arrow((x + 46 * side, 274), (x + 38 * side, 245), "heads weights", role="query")
+        d.arrow((x + 4 * side, 274), (x + 12 * side, 245), "heads weights", role="key")
+        d.arrow((x + 18 * side, 199), (x + 14 * side, 181), "heads weights")
+        d.arrow((x - 50 * side, 274), (x - 27 * side, 181), "heads values")
+        d.arrow(f"head{number}", (175 - 40 * side, 109), "join")
+        d.box(f"X{number}", "X", (175 - 114 * side, 398), "inputs", size=(116, 28))
+    d.box("asks", "x_i", (175, 398), "inputs", size=(96, 28))
     return d
 
 

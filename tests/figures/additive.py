@@ -12,6 +12,11 @@ CASES = {
     "mean_weights": {"weights": np.eye(10)},
     "mean_weights_beyond": {"weights": np.eye(24), "trained": 12},
     "gradient_by_lag": {"logarithms": CURVES},
+    "known_links": {
+        "source": ["the", "red", "dog", "runs"],
+        "target": ["le", "chien", "rouge", "court"],
+        "alignment": [0, 2, 1, 3],
+    },
     "linked_elsewhere": {
         "errors": {"trained": [0.2, 0.3], "untrained": [0.8, 0.9]},
         "kinds": {"article": [0.5, 0.9], "noun": [0.0, 0.1]},

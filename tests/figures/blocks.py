@@ -5,6 +5,9 @@ PARTS = ["retrieve: nothing", "nothing", "a second look", "linear", "ReLU"]
 ORDERS = ["pre-norm", "post-norm", "post-norm, small start", "no norm", "no residual"]
 SETTINGS = [(0, 0.001), (0, 0.01), (80, 0.001), (80, 0.01)]
 CASES = {
+    "reach_by_layer": {
+        "reached": {"attention": np.ones((1, 9)), "window of three": np.triu(np.ones((3, 9)))},
+    },
     "answers_by_part": {
         "best": dict.fromkeys(PARTS, RUNS),
         "worst": dict.fromkeys(PARTS, RUNS - 0.3),

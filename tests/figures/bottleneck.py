@@ -20,6 +20,7 @@ CASES = {
     },
     "right_by_training": {"right": runs("100 steps", "250 steps", "500 steps", count=10)},
     "one_wrong_symbol": {"right": runs("right prefix", "one wrong symbol", "its own prefix")},
+    "one_wrong_symbol: none": {"right": runs("right prefix", "its own prefix")},
     "reversed_source": {"right": runs("source reversed", "natural order", count=10)},
     "beams": {
         "widths": [1, 5, 20],

@@ -9,6 +9,7 @@ CASES = {
     },
     "accuracy_by_start": {"spreads": SPREADS, "accuracy": STARTS},
     "accuracy_by_hops": {"accuracy": np.linspace(0.1, 1, 18).reshape(2, 3, 3)},
+    "first_weights": {"weights": np.full((4, 8), 0.125)},
     "wrong_answers": {"errors": {"2 hops": [0.8, 1.2], "place named last": [60, 70]}},
     "weights_of_hops": {
         "weights": np.full((3, 2), 0.3),

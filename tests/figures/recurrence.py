@@ -11,6 +11,7 @@ CASES = {
     },
     "rotation_with_tanh": {"products": CURVES},
     "gradient_by_layer": {"norms": CURVES},
+    "gradient_by_layer: the first page": {"norms": {"RNN": 0.5 ** np.arange(26)}},
     "lstm_step": {},
     "recall_losses": {"losses": {f"recall over {n} steps": LAYERS for n in (10, 25)}},
     "wall": {"loss": lambda w: (w**20 - 1) ** 2 / 2, "clipped": [1.08, 1.05, 1.0]},

@@ -15,6 +15,7 @@ CASES = {
         "exact": 3.6,
     },
     "scene": {"picture": np.eye(40)},
+    "one_output": {"values": [[0.0], [1.0], [2.0]], "maps": [[0.2, 0.6, 0.2], [0.5, 0, 0.5]]},
     "scenes_and_weights": {
         "pictures": [np.eye(40)] * 2,
         "weights": [np.full(25, 0.04)] * 2,

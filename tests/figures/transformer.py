@@ -10,6 +10,13 @@ CASES = {
         "steps": [1, 4000, 20000],
         "rates": {f"D = {d}, warm-up 4000": [1e-6, 7e-4, 3e-4] for d in (512, 1024)},
     },
+    "loss_by_rate": {
+        "rates": (0.003, 0.006, 0.012),
+        "losses": {
+            "warm-up": np.array([[1.0, 0.8, 0.5], [1.1, 0.8, 0.6]]),
+            "no warm-up": np.array([[1.2, 1.1, 2.0], [1.3, 1.1, 2.4]]),
+        },
+    },
     "reversed_words": {
         "curves": {
             name: ([4, 12, 24], np.full((2, 2, 3), 0.9 - 0.3 * k))

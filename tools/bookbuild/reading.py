@@ -1,16 +1,19 @@
 """How long a page takes: words of prose, code cells in view, questions.
 
 One measure for the goals box of a page, its notebook, and ``tools/book.py words``. Knows nothing
-but the text of the page.
+but the text of the page. The constants are least squares, rounded, on 53 pages whose cold readers
+noted their minutes, among those that leave no main page above 60: root mean square of the error
+4.7 minutes, mean 1.6 too few.
 """
 
 import ast
 import re
 from dataclasses import dataclass
 
-WORDS_A_MINUTE = 180
-MINUTES_A_CELL = 2
-MINUTES_A_QUESTION = 3
+MINUTES_A_PAGE = 5  # pictures, folded code, finding one's place
+WORDS_A_MINUTE = 110
+MINUTES_A_CELL = 1.5
+MINUTES_A_QUESTION = 2
 
 FENCE = re.compile(r"^\s*(?P<fence>`{3,}|~{3,}|:{3,})\s*(?P<rest>.*)$")
 DIRECTIVE = re.compile(r"^\{(?P<name>[\w:.+-]+)\}\s*(?P<argument>.*)$")
@@ -60,11 +63,12 @@ class Reading:
     def minutes(self) -> int:
         """Reading time, to 5 minutes."""
         exact = (
-            self.words / WORDS_A_MINUTE
+            MINUTES_A_PAGE
+            + self.words / WORDS_A_MINUTE
             + self.code_cells * MINUTES_A_CELL
             + self.questions * MINUTES_A_QUESTION
         )
-        return max(5, 5 * round(exact / 5))
+        return 5 * round(exact / 5)
 
 
 def _is_check(statement: ast.stmt) -> bool:
