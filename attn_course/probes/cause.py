@@ -42,7 +42,7 @@ _VARIED = 2  # different wrong arrays that a small change must explain
 _SINGLE = 3  # or different wrong numbers, where an answer is one number
 _TEXTS = 2  # or different wrong texts, each beside the right one
 _MOST_WORK = 80_000  # small changes, times the effort that an answer to the smallest call takes
-_LEAST = "` in place of `|a number is off by one|another power"
+_LEAST = "` instead of `|a number is off by one|another power"
 _ANY_VALUE = r"`\w+`(?! in place)|an intermediate result|a condition is (?=turned)"
 NOT_SEARCHED = ("raises", "judges", "memory", "costly")
 
@@ -294,7 +294,7 @@ def _patterns(
 ) -> list[Cause]:
     """Mistakes that show as NaN or infinity.
 
-    One is told if it gives all finite numbers as well, with infinity in place of NaN or the other
+    One is told if it gives all finite numbers as well, with infinity instead of NaN or the other
     way round. It is a guess if it gives the same places, whatever the other numbers, and only where
     the call that failed has them: a second fault changes finite numbers alone.
     """
@@ -343,7 +343,7 @@ def _same(one: list[Any] | None, other: list[Any] | None) -> bool:
 def _of_judging(suspect: Suspect) -> Cause:
     """A test that the learner wrote: an error, or exact comparison where numbers are rounded."""
     if suspect.failing.outcome.error is not None and "the wrong answer" in suspect.wrong.text:
-        name = "an error in place of a verdict"
+        name = "an error instead of a verdict"
         text = (
             "For a wrong answer your test raises an error, and returns nothing. A candidate that "
             "raises an error is wrong: call it in a try block."

@@ -11,8 +11,8 @@ from torch import Tensor
 from attn_course.probes.values import short
 
 # torch.testing's defaults, spelled out because naming a misconception needs them slightly wider.
-# Entries of one row share their sums, and one that is small because large terms cancel has the
-# rounding of those: the absolute tolerance grows with the largest entry of the row.
+# Elements of one row share their sums, and one that is small because large terms cancel has the
+# rounding of those: the absolute tolerance grows with the largest element of the row.
 _TOLERANCE = {
     torch.float64: (1e-7, 1e-7),
     torch.float32: (1.3e-6, 1e-5),
@@ -175,7 +175,7 @@ def _value_difference(
     wrong = gap > bound
     if not bool(wrong.any()):
         return None
-    # Report the entry furthest beyond its own tolerance: that one is certainly wrong.
+    # Report the element furthest beyond its own tolerance: that one is certainly wrong.
     at = int(torch.where(wrong, gap, torch.full_like(gap, -1.0)).argmax())
     index = tuple(int(i) for i in np.unravel_index(at, tuple(got.shape))) if got.dim() else ()
     largest = float(gap.reshape(-1)[at])
@@ -189,7 +189,7 @@ def _value_difference(
 
 
 def _row_scale(size: Tensor) -> Tensor:
-    """The largest entry of each row, at least 1."""
+    """The largest element of each row, at least 1."""
     return size.amax(-1, keepdim=True).clamp(min=1.0) if size.ndim else size.clamp(min=1.0)
 
 
@@ -226,7 +226,7 @@ def _rank(dtype: torch.dtype) -> int:
 
 def _count(mask: Tensor, total: int) -> str:
     number = int(mask.sum())
-    return "the value" if total == 1 else f"{number} of {total} entries"
+    return "the value" if total == 1 else f"{number} of {total} elements"
 
 
 def _be(mask: Tensor) -> str:

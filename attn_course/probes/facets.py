@@ -97,9 +97,9 @@ def facets(suspect: Suspect, *, named: bool) -> Iterator[Facet]:
         yield told("the result contains itself", _ENDLESS)
     value, whole = suspect.failing.outcome.value, None if right is None else right.value
     if type(value) is float and type(whole) is int and value == whole:
-        yield told("a float in place of a whole number", _FLOAT)
+        yield told("a float instead of a whole number", _FLOAT)
     elif type(value) is not type(whole) and _same_numbers(suspect):
-        kinds = f"a {type(value).__name__} in place of a {type(whole).__name__}"
+        kinds = f"a {type(value).__name__} instead of a {type(whole).__name__}"
         yield told(kinds, _ANOTHER_FORM)
     if isinstance(error, GradientMissing):
         name = _without_gradient(suspect)

@@ -72,7 +72,7 @@ def wrong_helpers(
 def with_right_helpers(
     function: Callable[..., Any], helpers: Sequence[Helper]
 ) -> Callable[..., Any] | None:
-    """The learner's function with right ones in place of these; None where that cannot be made."""
+    """The learner's function with right ones instead of these; None where that cannot be made."""
     plain = inspect.unwrap(function)
     if not isinstance(plain, types.FunctionType):
         return None

@@ -79,14 +79,14 @@ def _apart(a: Any, b: Any) -> bool:
 
 
 def alike(a: Any, b: Any) -> Any:
-    """Entry by entry, whether two arrays of one shape are equal up to rounding."""
+    """Element by element, whether two arrays of one shape are equal up to rounding."""
     finite = np.abs(b[np.isfinite(b)])
     scale = float(finite.max()) if finite.size else 1.0
     return np.isclose(a, b, rtol=3e-5, atol=3e-6 * min(1.0, scale) + 1e-30, equal_nan=True)
 
 
 def generic(a: Any) -> Any:
-    """Entry by entry, whether a number is one that is not met by chance: no small half-integer."""
+    """Per element, whether a number is one that is not met by chance: no small half-integer."""
     with np.errstate(all="ignore"):
         round_ = (np.abs(2 * a - np.round(2 * a)) <= 1e-4) & (np.abs(a) < 100)
         return np.isfinite(a) & ~round_ & (np.abs(a) > 1e-5)
@@ -175,14 +175,14 @@ def _relations() -> Iterator[Relation]:
             )
         for place, which in ((0, "first"), (-1, "last")):
             yield Relation(
-                f"the {which} entry of {words} for all",
-                f"Along {words}, every entry of your result is the {which} of the expected ones. "
+                f"the {which} element of {words} for all",
+                f"Along {words}, every element of your result is the {which} of the expected ones. "
                 "Compute each from its own input.",
                 (_each(_one_for_all, axis=axis, place=place),),
             )
         yield Relation(
             f"a mean over {words}",
-            f"Every entry of your result is the mean of the expected ones over {words}, which "
+            f"Every element of your result is the mean of the expected ones over {words}, which "
             "should not be mixed.",
             (_each(_mean, axis=axis),),
         )
@@ -219,7 +219,7 @@ def same_but_axes(mine: Numbers, base: Numbers) -> bool:
 
 
 def _factor(mine: Numbers, base: Numbers) -> float | None:
-    """The one number that every entry of the base was multiplied by, if there is one."""
+    """The one number that every element of the base was multiplied by, if there is one."""
     shapes = [a.shape for a in mine], [b.shape for b in base]
     whole = len(mine) == 1 or not any(shapes[0])  # one array, or numbers that stand in a list
     if not mine or not whole or shapes[0] != shapes[1]:
@@ -314,7 +314,7 @@ _OF_MATRICES: tuple[Row, ...] = (
     ),
 )
 _OF_NUMBERS: tuple[Row, ...] = (
-    ("inverse", "divided by `{}` in place of multiplied", "`{}` were 1 divided by it",
+    ("inverse", "divided by `{}` instead of multiplied", "`{}` were 1 divided by it",
      lambda x: 1 / x),
     (1, "`{}` is off by one", "`{}` were larger by one", lambda x: x + 1),
     (-1, "`{}` is off by one", "`{}` were smaller by one", lambda x: x - 1),
@@ -328,7 +328,7 @@ def _along(axis: int) -> tuple[Row, ...]:
         (("flip", axis), "`{}` is read in reverse", f"`{{}}` were reversed along axis {axis}",
          partial(torch.flip, dims=(axis,))),
         (("first", axis), "the first of `{}` for all",
-         f"along axis {axis} all of `{{}}` were like its first entry",
+         f"along axis {axis} all of `{{}}` were like its first element",
          lambda x: x.narrow(axis, 0, 1).expand_as(x).clone()),
         *((("roll", axis, step), "`{}` is shifted by one",
            f"`{{}}` were shifted by one along axis {axis}",
@@ -369,8 +369,8 @@ def changes(call: Call, names: list[str]) -> Iterator[tuple[Any, Change]]:
             yield (key, i), _change(*words, partial(_put, i=i, make=make))
     floats = [i for i, a in enumerate(args) if isinstance(a, Tensor) and a.is_floating_point()]
     for i, j in itertools.permutations(floats, 2):
-        words = f"`{told[j]}` in place of `{told[i]}`", f"`{told[i]}` were `{told[j]}`"
-        yield ("in place of", i, j), _change(*words, partial(_instead, i=i, j=j))
+        words = f"`{told[j]}` instead of `{told[i]}`", f"`{told[i]}` were `{told[j]}`"
+        yield ("instead of", i, j), _change(*words, partial(_instead, i=i, j=j))
     for key in call.kwargs:
         message = f"Your result would be right if `{key}` had not been given."
         yield ("dropped", key), Change(f"`{key}` is ignored", message, partial(_without, key=key))

@@ -52,7 +52,7 @@ class Probes:
         """A probe of one function: ``probes(name=name)``.
 
         Args:
-            oracle: In place of the one that ``oracles.py`` names.
+            oracle: Instead of the one that ``oracles.py`` names.
             function: The learner's function, by its name.
 
         Raises:
@@ -134,7 +134,7 @@ class WrongAnswers:
         Args:
             name: Short name, shown to the learner.
             message: The words for the learner.
-            function: What is called in place of the right answer.
+            function: What is called instead of the right answer.
             fails: The tests that it fails; all where nothing is said.
             but: Tests that it passes.
             **steps: Keyword-only arguments of the right answer, mostly functions.

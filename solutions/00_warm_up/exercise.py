@@ -2,8 +2,8 @@
 # # Exercises: warm-up
 #
 # Write each function in its own cell, then run the test cells below it.
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import math
@@ -575,7 +575,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_softmax-mutants", "grade": true, "points": 5}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong answers that are harder to detect. (Which ones is hidden.)
 probe = probes(check_softmax=check_softmax)
 probe.judges(
     right=[torch.softmax, lambda scores, dim=-1: torch.log_softmax(scores, dim).exp()],

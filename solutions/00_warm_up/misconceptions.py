@@ -27,7 +27,6 @@ def right_softmax(
     power=torch.exp,
     total=lambda weights, dim: weights.sum(dim, keepdim=True),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     weights = power(scores - top(scores, dim))
     return weights / total(weights, dim)
 
@@ -244,7 +243,6 @@ def right_mean(
     total=lambda weights: no_zero(weights.sum(-1, keepdim=True)),
     last=lambda mean: mean,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     weights = read(weights)
     return last((weights[..., None] * value).sum(-2) / total(weights))
 
@@ -326,7 +324,6 @@ def right_logsumexp(
     top=highest,
     back=lambda logs, top: logs + top,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     largest = top(scores, dim)
     return back((scores - largest).exp().sum(dim, keepdim=True).log(), largest).squeeze(dim)
 
@@ -395,7 +392,6 @@ def right_cosine(
     size=lambda x: x.norm(dim=-1),
     divide=lambda dot, of_a, of_b: dot / no_zero(of_a * of_b),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     a, b = read(a), read(b)
     return divide((a * b).sum(-1), size(a), size(b))
 
@@ -492,7 +488,6 @@ def unit(words):
 
 
 def right_words(words, *, compare=unit, dim=-1, take=lambda words: words):
-    """The right answer in steps; a fault replaces some of them."""
     return (compare(words) @ compare(words).T).softmax(dim) @ take(words)
 
 

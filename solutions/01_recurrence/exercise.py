@@ -2,7 +2,7 @@
 # # Exercises: recurrence
 #
 # Write each function in its own cell, then run the test cells below it.
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
 # Throughout, `B` is the batch, `L` the length, `D` the size of an input and `H` the size of a state.
 # Weights have torch's layouts: `weight_ih` is `(H, D)` and `weight_hh` is `(H, H)` per gate, vectors are rows.
 # Results have the dtype of the inputs (the tests use `float32` and `float64`), and inputs stay as they were.
@@ -166,7 +166,7 @@ probe.gradient(x, tuple(state), *drawn(probe, (8, 3), (8, 2), (8,), (8,)), wrt=(
 #
 # - `hiddens` is `(L, H)`, the states $h_0, \dots, h_{L-1}$ of one sequence; `weight_hh` is `(H, H)`.
 # - `first` and `last` are positions in `hiddens` with `0 <= first <= last < L`.
-# - The result is `(H, H)`: entry $(i, j)$ is the derivative of entry $i$ of the late state by entry $j$ of the early one. For `first == last` it is the identity.
+# - The result is `(H, H)`: element $(i, j)$ is the derivative of element $i$ of the late state by element $j$ of the early one. For `first == last` it is the identity.
 #
 # By hand, one unit, states 0, 0.7616, 0.3634, −0.6741 and $w = 0.5$: from state 1 to state 3 it is $0.4340 \cdot 0.2728 = 0.1184$.
 #
@@ -414,7 +414,7 @@ probe.equals(*drawn(probe, *shapes, dtype=torch.float64))
 # `clip_by_global_norm(grads, max_norm)` multiplies all gradients of a list by one factor, where they are too long together.
 #
 # - `grads` is a list of tensors of any shapes; `max_norm` is a positive number.
-# - The norm $N$ is the root of the sum of the squares of *all* entries of *all* tensors.
+# - The norm $N$ is the root of the sum of the squares of *all* elements of *all* tensors.
 # - The result is a pair: the list of clipped gradients, and $N$ *before* clipping as a tensor without axes.
 # - If $N$ is above `max_norm`, all gradients are multiplied by one factor, so that their common norm becomes `max_norm`; otherwise they keep their values.
 # - Gradients that are all zero stay zero. `grads` themselves stay as they were.
@@ -641,11 +641,11 @@ probe.judges(
         "the caller's gradients are changed": in_place,
         "short gradients are stretched": always,
         "each tensor is clipped by its own norm": each,
-        "every entry is clipped by value": by_value,
+        "every element is clipped by value": by_value,
         "the norm after clipping is returned": norm_after,
         "the norms of the tensors are added up": summed,
         "zero gradients become NaN": nan_at_zero,
-        "the largest entry is taken for the norm": largest_entry,
+        "the largest element is taken for the norm": largest_entry,
         "shapes are lost": flattened,
         "anything but vectors is an error": vectors_only,
     },

@@ -20,7 +20,6 @@ def right_rnn(
     past=lambda hidden, weight: hidden @ weight.T,
     join=lambda new, old, *biases: torch.tanh(new + old + sum(biases)),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return join(input @ weight_ih.T, past(hidden, weight_hh), bias_ih, bias_hh)
 
 
@@ -79,7 +78,7 @@ rnn.fault(
 rnn.fault(
     "recurrent matrix on the wrong side",
     """Your recurrent matrix is transposed. The shapes fit, because it is square; the numbers do
-    not. Entry (i, j) of the matrix says what old unit j does to new unit i.""",
+    not. Element (i, j) of the matrix says what old unit j does to new unit i.""",
     but=("by_hand",),
     past=lambda hidden, weight: hidden @ weight,
 )
@@ -111,7 +110,6 @@ def right_lstm(
     show=lambda o, cell, old: o.sigmoid() * cell.tanh(),
     pair=lambda hidden, cell: (hidden, cell),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     gates = F.linear(input, weight_ih, bias_ih) + F.linear(state[0], weight_hh, bias_hh)
     i, f, g, o = cut(gates)
     cell = update(i, f, g, state[1])
@@ -231,7 +229,6 @@ def right_gru(
     past=lambda reset, hidden, weight, bias: F.linear(hidden, weight, bias),
     mix=lambda update, new, hidden: (1 - update) * new + update * hidden,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     new = F.linear(input, weight_ih, bias_ih).chunk(3, dim=-1)
     old = F.linear(hidden, weight_hh, bias_hh).chunk(3, dim=-1)
     reset, update = (torch.sigmoid(new[at] + old[at]) for at in order[:2])
@@ -335,7 +332,6 @@ def walk_back(
     carry=lambda delta, slope, weight: delta @ weight,
     last=lambda grads, delta: grads,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     states = [start(hidden)]
     for x in inputs.unbind(1):
         states.append(functional.rnn_cell(x, states[-1], weight_ih, weight_hh, bias_ih, bias_hh))
@@ -480,7 +476,6 @@ def chain(
     step=lambda slope, weight: slope[:, None] * weight,
     end=lambda product: product,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     product = torch.eye(len(weight_hh), dtype=hiddens.dtype)
     for t in steps(first, last):
         product = step(slope(hiddens, t), weight_hh) @ product
@@ -518,7 +513,8 @@ jacobian.fault(
 )
 jacobian.fault(
     "tanh applied once more",
-    "You take the tanh of the states again before the slope. `hiddens` are values of a tanh already.",
+    """You take the tanh of the states again before the slope. `hiddens` are values of a tanh
+    already.""",
     but=("no_step",),
     slope=lambda hiddens, t: 1 - hiddens[t].tanh() ** 2,
 )
@@ -532,7 +528,7 @@ jacobian.fault(
 jacobian.fault(
     "the matrix is transposed",
     """You use the transpose of the recurrent matrix, as the code of the cell does for its rows.
-    What does entry (i, j) of the matrix say, and entry (i, j) of the result?""",
+    What does element (i, j) of the matrix say, and element (i, j) of the result?""",
     fails=("one_step", "many_steps"),
     step=lambda slope, weight: slope[:, None] * weight.T,
 )
@@ -565,7 +561,6 @@ def right_clip(
     factor=lambda norm, most: torch.clamp(most / (norm + 1e-6), max=1.0),
     report=lambda norm, clipped: norm,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     norm = size(grads)
     clipped = [g * factor(norm, max_norm) for g in grads]
     return clipped, report(norm, clipped)
@@ -591,7 +586,7 @@ def clip_calls(draw):
 for name, size in (
     ("norms are added up", lambda grads: sum(g.norm() for g in grads)),
     ("sum of absolute values", lambda grads: sum(g.abs().sum() for g in grads)),
-    ("the largest entry as norm", lambda grads: max(g.abs().max() for g in grads)),
+    ("the largest element as norm", lambda grads: max(g.abs().max() for g in grads)),
     ("the root is missing", lambda grads: global_norm(grads) ** 2),
 ):
     clip.fault(
@@ -636,7 +631,7 @@ def clip_each(grads, max_norm):
     return [right_clip([g], max_norm)[0][0] for g in grads], global_norm(grads)
 
 
-@clip("every entry by value", fails=("by_hand", "any_shapes"))
+@clip("every element by value", fails=("by_hand", "any_shapes"))
 def clip_value(grads, max_norm):
     """You limit each number by itself, which changes the direction of the step. Clipping by norm
     multiplies everything by one factor.
@@ -668,7 +663,6 @@ def read(
     carry=(True, True),
     show=lambda before, after: after[0],
 ):
-    """The right answer in steps; a fault replaces some of them."""
     first = state = begin(hidden, cell)
     outputs = []
     for x in inputs.unbind(1):

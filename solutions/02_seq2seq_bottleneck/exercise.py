@@ -5,8 +5,8 @@
 # The networks themselves come as *step functions*: plain functions that take tokens and a state and return the result of one step.
 # So you can test every part by itself, with steps that you can follow by hand.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
@@ -686,7 +686,7 @@ probe.equals(markov(never), torch.zeros(1, 1), 1, 2, 3, 5)
 #
 # `check_loss(candidate)` takes a `sequence_loss(logits, target_out, pad=0)` (contract in exercise 4) and returns `True` if it is right, `False` if it is wrong.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
 # Choose inputs on which the wrong recipes of the chapter *differ* from the right one, and compute the right value by yourself.
 
 
@@ -730,7 +730,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_loss-mutants", "grade": true, "points": 5}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong answers that are harder to detect. (Which ones is hidden.)
 probe = probes(check_loss=check_loss)
 probe.judges(
     right=[oracles.right_loss],
@@ -789,7 +789,7 @@ probe.judges(
 # ## 8. Report
 #
 # Train an encoder-decoder on a task of your own (sorting, doubling every symbol, a date format), or take the numbers of the chapter.
-# In about 200 words, two points for each part:
+# Write about 200 words; each part earns two points.
 #
 # 1. Show accuracy against length, free-running, with one control that rules out an explanation other than the context vector. Say which explanation, and what the control would have shown if it were true.
 # 2. Someone says: "64 numbers cannot hold 20 symbols." What is right and what is wrong about it?

@@ -51,7 +51,6 @@ def right_encode(
     real=lambda t, lengths: t < lengths,
     keep=torch.where,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     state = start(state)
     for t in order(source):
         state = keep(real(t, lengths)[:, None], step(source[:, t], state), state)
@@ -166,7 +165,6 @@ def right_greedy(
     over=torch.all,
     last=lambda written, bos, eos: written,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     first, token = state, torch.full((len(state),), bos)
     ended = torch.zeros(len(state), dtype=torch.bool)
     pad = fill(pad)
@@ -273,7 +271,6 @@ def right_step(
     join=lambda scores, log_probs: scores[:, None] + log_probs,
     apart=lambda places, vocab: (places // vocab, places % vocab),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     best, places = join(scores, log_probs).flatten().topk(beam_size)
     return best, *apart(places, log_probs.shape[1])
 
@@ -322,8 +319,8 @@ beam_step.fault(
 
 @beam_step("one extension per prefix")
 def step_per_prefix(scores, log_probs, beam_size):
-    """You take the best token of each prefix. All extensions of all prefixes compete in one list, and
-    the best ones may come from the same prefix.
+    """You take the best token of each prefix. All extensions of all prefixes compete in one list,
+    and the best ones may come from the same prefix.
     """
     best, token = (scores[:, None] + log_probs).max(dim=1)
     best, prefix = best.topk(min(beam_size, len(best)))
@@ -346,7 +343,6 @@ def right_loss(
     real=lambda target_out, pad: target_out != pad,
     join=all_real,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     losses = -logs(logits).gather(-1, target_out[..., None])[..., 0]
     mask = real(target_out, pad)
     return join(losses.masked_fill(~mask, 0), mask)
@@ -402,7 +398,7 @@ loss.fault(
     join=lambda losses, real: losses.sum() / len(losses),
 )
 loss.fault(
-    "sum in place of the mean",
+    "sum instead of the mean",
     "You return the sum over all real positions, which grows with the batch.",
     but=("large_logits", "nothing_real"),
     join=lambda losses, real: losses.sum(),
@@ -445,7 +441,6 @@ def right_unroll(
     carry=lambda after, first: after,
     last=lambda logits: torch.stack(logits, dim=1),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     first, logits = state, []
     for token in read(target_in).unbind(1):
         scores, after = step(token, state)
@@ -503,7 +498,7 @@ unroll.fault(
     read=lambda target_in: target_in.flip(1),
 )
 unroll.fault(
-    "log-probabilities in place of logits",
+    "log-probabilities instead of logits",
     "You return log-probabilities. The contract asks for the logits as `step` gives them.",
     last=lambda logits: torch.stack(logits, dim=1).log_softmax(-1),
 )
@@ -575,7 +570,6 @@ def right_beam(
     divide=penalty,
     score=lambda value, divisor: value,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     prefixes, scores, last, done = [()], torch.zeros(1), torch.tensor([bos]), []
     for _ in range(max_length):
         logits, state = step(last, state)

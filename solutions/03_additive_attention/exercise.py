@@ -6,8 +6,8 @@
 #
 # Shapes: `B` rows of a batch, `L` queries, `S` source positions, `A` hidden units of the score.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 
@@ -247,7 +247,7 @@ def picking_cell(input, hidden):
 
 
 def product_score(query, key):
-    return query @ key[..., :1].transpose(-1, -2)  # (B, L, S): the first entry of a key counts
+    return query @ key[..., :1].transpose(-1, -2)  # (B, L, S): the first element of a key counts
 
 
 def mlp_score(weight_query, weight_key, v):
@@ -281,7 +281,7 @@ probe.equals(
 # %% nbgrader={"grade_id": "decoder_step-no_padding", "grade": true, "points": 2}
 # Sizes that are all different.
 probe = probes(decoder_step=decoder_step)
-# scores 2 and 4, weights 0.119 and 0.881; the second entries of the annotations are mixed as well
+# scores 2 and 4, weights 0.119 and 0.881; the second elements of the annotations are mixed as well
 context, weights = torch.tensor([[3.7615942, 0.7152175]]), torch.tensor([[0.1192029, 0.8807971]])
 word, annotations = torch.tensor([[1.0, 2.0]]), torch.tensor([[[2.0, 6.0], [4.0, 0.0]]])
 due = torch.tensor([[17.4768117]]), context, weights
@@ -458,7 +458,7 @@ probe.equals(probe.normal(2, 3, 5).softmax(-1), torch.full((2, 3), -1))
 # ## 5. Repair: attention with two faults
 #
 # `broken_attend` should score the keys, weigh the real ones with a softmax and return the weighted sum of the values.
-# `query` is `(B, E_q)`, one per row, `key` is `(B, S, E_k)`, `value` is `(B, S, E)`, `lengths` is `(B,)` with all entries at least 1; the result is `(B, E)`.
+# `query` is `(B, E_q)`, one per row, `key` is `(B, S, E_k)`, `value` is `(B, S, E)`, `lengths` is `(B,)` with all elements at least 1; the result is `(B, E)`.
 # It runs, and it has two faults. Find them, and write `fixed_attend`.
 
 
@@ -510,7 +510,7 @@ probe.equals(
 #
 # `check_score(candidate)` takes an `additive_score(query, key, weight_query, weight_key, v)` (contract in exercise 1, two or more axes) and returns `True` if it is right, `False` if it is wrong.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
 # Many wrong scores agree with the right one on some inputs: with one query, with one hidden unit, with inputs near 0, with equal sizes and equal weights.
 # Choose inputs on which they all differ, and compute the right value by yourself.
 # A candidate that raises an error on your inputs is wrong.
@@ -571,7 +571,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_score-mutants", "grade": true, "points": 6}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong answers that are harder to detect. (Which ones is hidden.)
 probe = probes(check_score=check_score)
 probe.judges(
     right=[by_hand],
@@ -638,7 +638,7 @@ probe.judges(
 # ## 7. Report
 #
 # Train a decoder with attention on a task of your own (sorting, doubling every symbol, dates in another format), or take the numbers of the chapter.
-# In about 200 words, two points for each part:
+# Write about 200 words; each part earns two points.
 #
 # 1. Show accuracy against length with and without attention, at the same number of parameters and steps, with one control that separates "there are weights" from "there are more states to look at". Say what the control would have shown if the second were enough.
 # 2. Someone says: "Attention eliminates vanishing gradients." What is right and what is wrong about it? Give one measurement for each.

@@ -31,7 +31,6 @@ def right_score(
     weigh=lambda hidden, v: hidden @ v,
     last=lambda scores: scores,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     of_query, of_key = matrices(weight_query, weight_key)
     asked = (read(query) @ of_query.T).unsqueeze(-2)
     return last(weigh(meet(asked, (key @ of_key.T).unsqueeze(-3)), v))
@@ -76,17 +75,17 @@ score.fault(
 )
 score.fault(
     "a tanh for each of the two",
-    """You take the tanh of the query's part and of the key's part, and add them. The score is then a
-    sum of two independent parts; they must meet inside the tanh.""",
+    """You take the tanh of the query's part and of the key's part, and add them. The score is then
+    a sum of two independent parts; they must meet inside the tanh.""",
     meet=one_by_one,
 )
 score.fault(
-    "relu in place of the tanh",
+    "relu instead of the tanh",
     "You set negative hidden units to 0. The formula has a tanh.",
     meet=lambda asked, offered: torch.relu(asked + offered),
 )
 score.fault(
-    "product in place of the sum",
+    "product instead of the sum",
     "You multiply the two projections. The formula adds them: hence the name.",
     meet=lambda asked, offered: torch.tanh(asked * offered),
 )
@@ -157,7 +156,6 @@ def right_weights(
     real=lambda places, lengths: places < lengths,
     weigh=guarded,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     mask = real(torch.arange(scores.shape[-1]), lengths[:, None, None])
     return weigh(scores, mask.expand(scores.shape))
 
@@ -298,7 +296,6 @@ def right_step(
     old=lambda state: state,
     give=lambda new, state, context, weights, again: (new, context, weights),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     real = (torch.arange(annotations.shape[1]) < lengths[:, None])[:, None]
 
     def attend(state):
@@ -347,7 +344,7 @@ step.fault(
 )
 step.fault(
     "the cell never sees the context",
-    """You pass zeros to the cell in place of the context. The new state then knows nothing of what
+    """You pass zeros to the cell instead of the context. The new state then knows nothing of what
     was attended to.""",
     enter=lambda word, context: torch.cat([word, torch.zeros_like(context)], dim=-1),
 )
@@ -443,7 +440,6 @@ def share(wrong, known):
 def right_rate(
     weights, alignment, *, known=lambda alignment: alignment >= 0, wrong=largest, rate=share
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return rate(wrong(weights, alignment), known(alignment))
 
 
@@ -507,7 +503,7 @@ error_rate.fault(
     known=lambda alignment: alignment > 0,
 )
 error_rate.fault(
-    "accuracy in place of error",
+    "accuracy instead of error",
     "You return the share that is right. The error rate is the other share: 0 is best.",
     but=("none_known",),
     rate=lambda wrong, known: share(~wrong, known),
@@ -524,7 +520,7 @@ error_rate.fault(
     ),
 )
 error_rate.fault(
-    "wrong sentences in place of positions",
+    "wrong sentences instead of positions",
     "You count a sentence as wrong when one of its positions is wrong. Count positions.",
     but=("none_known",),
     rate=lambda wrong, known: float((wrong & known).any(1).double().mean()),
@@ -581,7 +577,6 @@ def right_attend(
     real=lambda places, lengths: places < lengths,
     weigh=masked_weights,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     scores = last(meet((query @ weight_query.T)[:, None], key @ weight_key.T) @ v)
     weights = weigh(scores, real(torch.arange(key.shape[1]), lengths[:, None]))
     return (weights[:, None] @ value)[:, 0]
@@ -634,7 +629,8 @@ attend.fault(
 )
 attend.fault(
     "padding gets the score 0",
-    "You set the scores of padding to 0, whose exponential is 1. Which score has the exponential 0?",
+    """You set the scores of padding to 0, whose exponential is 1. Which score has the exponential
+    0?""",
     fails=("padding",),
     weigh=lambda scores, real: (scores * real).softmax(-1),
 )

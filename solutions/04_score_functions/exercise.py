@@ -6,8 +6,8 @@
 # The dots stand for any number of leading axes, the same for queries and keys; the sets are independent.
 # Gradients flow to all arguments.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import math
@@ -570,7 +570,7 @@ probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 5), probe.normal(2, 7, 4)
 #
 # `check_general(candidate)` takes a `general_score(query, key, weight)` (contract in exercise 2) and returns `True` if it is right, `False` if it is wrong.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
 # Some inputs make a mistake *invisible*: a symmetric matrix, one query, one row in the batch. Compute the right value by yourself.
 
 
@@ -614,7 +614,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_general-mutants", "grade": true, "points": 6}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong answers that are harder to detect. (Which ones is hidden.)
 probe = probes(check_general=check_general)
 probe.judges(
     right=[by_reference],
@@ -684,7 +684,7 @@ probe.judges(
 # Luong's published runs with concat set the part of the matrix that belongs to the keys to the identity (footnote in section 4), so they trained a smaller model, and "concat is worse" says nothing about additive attention.
 # 2. With *general*, sentences come out right and the error rate is near 0 (0.1 from another seed); the untrained control has 0.86.
 # With Bahdanau's decoder sentences are right as well and the error rate is a quarter: its articles look at the noun that decides their form, which is no mistake for the task.
-# For a claim about translation report accuracy, for a claim about what the weights mean report the error rate, and never one in place of the other.
+# For a claim about translation report accuracy, for a claim about what the weights mean report the error rate, and never one instead of the other.
 # 3. Additive: vectors of different size and kind, small sizes and short sources, where its hidden layer per pair is cheap.
 # A window: long sources whose order is close to the target's (speech, text normalisation), or where the cost of all pairs is too high; not where the order is free.
 #

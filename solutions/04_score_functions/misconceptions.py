@@ -35,7 +35,6 @@ def right_scaled(
     default=usual,
     product=lambda query, key: query @ key.mT,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     size = factor(scale, default(query, key))
     return size * product(vectors(query), vectors(keys(key)))
 
@@ -68,7 +67,8 @@ for name, message, default in (
     ),
     (
         "multiplied by the root",
-        "You multiply by the root of E, so the scores grow twice. The scale should undo the growth.",
+        """You multiply by the root of E, so the scores grow twice. The scale should undo the
+        growth.""",
         lambda query, key: query.shape[-1] ** 0.5,
     ),
 ):
@@ -121,7 +121,6 @@ def right_general(
     product=lambda query, weight, key: query @ weight @ key.mT,
     last=lambda scores, key: scores,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return last(product(query, weight, keys(key)), key)
 
 
@@ -137,8 +136,8 @@ def general_calls(draw):
 
 general.fault(
     "the matrix is transposed",
-    """Your matrix acts the other way round: it has one row per entry of the query and one column
-    per entry of the key. With two equal sizes there is no error.""",
+    """Your matrix acts the other way round: it has one row per element of the query and one column
+    per element of the key. With two equal sizes there is no error.""",
     product=lambda query, weight, key: query @ weight.T @ key.mT,
 )
 general.fault(
@@ -181,7 +180,6 @@ def right_concat(
     meet=lambda asked, offered: torch.tanh(asked + offered),
     weigh=lambda hidden, v: hidden @ v,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     of_query, of_key = cut(weight, query.shape[-1], key.shape[-1])
     asked, offered = (query @ of_query.T).unsqueeze(-2), (keys(key) @ of_key.T).unsqueeze(-3)
     return weigh(meet(asked, offered), v)
@@ -282,7 +280,6 @@ def right_cosine(
     divide=lambda dots, lengths: torch.where(lengths > 0, dots / lengths, 0.0),
     sharpen=lambda cosine, sharpness: sharpness * cosine,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     dots = query @ key.mT
     return sharpen(divide(dots, join(*sizes(query, key)).expand_as(dots)), sharpness)
 
@@ -352,7 +349,6 @@ def right_location(
     read=lambda query, key: query,
     rows=lambda weight, count: weight[:count],
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return read(query, key) @ rows(weight, key.shape[-2]).T
 
 
@@ -426,7 +422,6 @@ def right_local_m(
     real=lambda places, lengths: places < lengths,
     weigh=soft,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     places, steps = torch.arange(scores.shape[2]), torch.arange(scores.shape[1])
     distance = places - centre(steps, lengths)[:, :, None]
     mask = window(distance, half_width) & real(places, lengths[:, None, None])
@@ -501,7 +496,7 @@ local_m.fault(
 )
 local_m.fault(
     "an empty window becomes the whole sentence",
-    """A step without a real position gets equal weights: a very negative number in place of minus
+    """A step without a real position gets equal weights: a very negative number instead of minus
     infinity does that where a row has nothing else.""",
     fails=("beyond_the_end",),
     weigh=lambda scores, mask: scores.masked_fill(~mask, -1e9).softmax(-1),
@@ -527,7 +522,6 @@ def right_local_p(
     bell=gaussian,
     last=as_given,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     places = torch.arange(scores.shape[2])
     distance = places - centre(position)[:, :, None]
     mask = real(places, lengths[:, None, None]).expand(scores.shape)
@@ -653,7 +647,6 @@ def right_fed(
     carry=lambda state, vector: state,
     last=lambda vectors, states: vectors,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     fed, vectors, states = first(state, look), [], []
     for word in words.unbind(1):
         old, state = state, cell(torch.cat(enter(word, fed), dim=-1), state)
@@ -680,7 +673,7 @@ def fed_calls(draw):
 for name, message, feed in (
     (
         "nothing is fed",
-        "Every step gets zeros in place of the last attentional vector.",
+        "Every step gets zeros instead of the last attentional vector.",
         lambda vectors, state, fed: fed,
     ),
     (
@@ -739,7 +732,6 @@ def right_attention(
     size=lambda query, key: query.shape[-1],
     weigh=lambda scores, mask: scores.masked_fill(~mask, -torch.inf).softmax(-1),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return weigh(query @ key.mT / size(query, key) ** 0.5, mask[:, None]) @ value
 
 
@@ -804,8 +796,8 @@ def check_symmetric(candidate):
 
 @check("one query and one key", fails=("mutants",))
 def check_one(candidate):
-    """You try one query and one key. Exchanged axes and keys of another row show only when there are
-    several of each.
+    """You try one query and one key. Exchanged axes and keys of another row show only when there
+    are several of each.
     """
     weight = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     got = candidate(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 1.0]]), weight)

@@ -623,7 +623,7 @@ for rows, size, width, classes in ((3, 5, 2, 4), (2, 7, 3, 5)):
 #
 # `check_cam(candidate)` takes a `grad_cam(activations, gradients)` (contract in exercise 4) and returns `True` if it is right, `False` if it is wrong.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
 # Compute the right value by yourself, and choose inputs on which the wrong recipes *differ*: negative weights, maps that are not square, several channels and several pictures.
 
 
@@ -660,7 +660,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_cam-mutants", "grade": true, "points": 5}
-# Wrong ones that are harder to see: two here, the others hidden.
+# Wrong answers that are harder to detect: two here, the others hidden.
 probe = probes(check_cam=check_cam)
 probe.judges(
     right=[analysis.grad_cam],
@@ -711,7 +711,7 @@ probe.judges(
 # ## 10. Report
 #
 # Take the tile reader of the chapter, or a model of your own, and one map that a paper would show as an explanation: weights, gradients or Grad-CAM.
-# In about 200 words, two points for each part:
+# Write about 200 words; each part earns two points.
 #
 # 1. Show one experiment that would have come out differently if the map were *not* the reason for the output, with its control.
 # 2. Someone says: "Permuting the weights hardly changes my model's output, so attention is useless." Give two other explanations, and say how you would tell them apart.

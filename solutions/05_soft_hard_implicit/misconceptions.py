@@ -39,7 +39,6 @@ def guarded(weights):
 def right_entropy(
     weights, dim=-1, *, product=guarded, total=lambda x, dim: x.sum(dim), last=lambda h, size: h
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return last(-total(product(weights), dim), weights.shape[dim])
 
 
@@ -124,8 +123,8 @@ def draw_argmax(weights, draws):
 
 @places("a second softmax")
 def draw_softmax(weights, draws):
-    """You take a softmax of the weights, which are probabilities already. It makes them nearly equal,
-    and positions of weight 0 are drawn.
+    """You take a softmax of the weights, which are probabilities already. It makes them nearly
+    equal, and positions of weight 0 are drawn.
     """
     return torch.multinomial(weights.softmax(-1), draws, replacement=True)
 
@@ -184,7 +183,6 @@ def right_estimate(
     direction=lambda drawn, weights: drawn - weights,
     join=lambda advantage, direction, weights, drawn, reward: advantage[:, None] * direction,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     drawn = one_hot(place, weights.shape[-1]).to(weights.dtype)
     gain = advantage(reward, baseline)
     return join(gain, direction(drawn, weights), weights, drawn, reward)
@@ -262,7 +260,6 @@ def right_others(
     count=refuse,
     last=lambda mean, reward: mean,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return last(total(reward) / count(reward.shape[-1]), reward)
 
 
@@ -294,7 +291,7 @@ others.fault(
     count=lambda draws: 1,
 )
 others.fault(
-    "advantage in place of the baseline",
+    "advantage instead of the baseline",
     "You return the reward less its baseline. The contract asks for the baseline alone.",
     last=lambda mean, reward: reward - mean,
 )
@@ -327,7 +324,6 @@ def right_cam(
     join=lambda maps: maps.sum(1).relu(),
     last=as_given,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return last(join(weigh(gradients) * activations))
 
 
@@ -401,8 +397,8 @@ cam.fault(
 
 @cam("roles exchanged")
 def cam_exchanged(activations, gradients):
-    """You average the activations. The gradient says how much a map matters, the activation where it
-    is active.
+    """You average the activations. The gradient says how much a map matters, the activation where
+    it is active.
     """
     return right_cam(gradients, activations)
 
@@ -424,7 +420,6 @@ def slopes(x, label, parameters, score=chosen):
 def right_saliency(
     x, label, *parameters, score=chosen, give=lambda x, slope: x.detach() * slope, ask=as_given
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return give(x, slopes(x, ask(label), parameters, score))
 
 
@@ -492,8 +487,8 @@ def saliency_switches(x, label, *parameters):
 
 @saliency("switched, and a gradient left behind", fails=("clean",))
 def saliency_switches_and_leaves(x, label, *parameters):
-    """You call `requires_grad_` and `backward` on the caller's own tensor: it keeps the switch and a
-    `.grad`. Work on a copy.
+    """You call `requires_grad_` and `backward` on the caller's own tensor: it keeps the switch and
+    a `.grad`. Work on a copy.
     """
     x.requires_grad_()
     with torch.enable_grad():
@@ -515,7 +510,6 @@ def right_integral(
     over=as_given,
     factor=lambda x, start: x - start,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     first = begin(start)
     points = (first + at(k) / steps * (x - first) for k in range(steps))
     total = sum(slopes(point, label, parameters) for point in points)
@@ -597,7 +591,6 @@ def right_change(
     predict=lambda scores: scores.softmax(-1),
     half=lambda distance: distance / 2,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     before = torch.einsum("bs,bse->be", weights, value) @ head.T
     after = torch.einsum("bs,bse->be", move(weights, order), values(value, order)) @ head.T
     return half((predict(before) - predict(after)).abs().sum(-1))

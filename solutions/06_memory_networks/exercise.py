@@ -3,8 +3,8 @@
 #
 # You write the parts of an end-to-end memory network: the weights that encode the order of words, one hop, the program that tells how many hops a task needs, the memory of a story, and several hops that share their memories.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
@@ -39,14 +39,14 @@ def hops_layer_wise(fn, query, memories, hops, update, mask=None):
 # %% [markdown]
 # ## 1. Position encoding
 #
-# `position_encoding(words, embed_dim)` gives the weight of every entry of every word vector of a sentence, by the place of the word (Sukhbaatar and others 2015, section 4.1):
+# `position_encoding(words, embed_dim)` gives the weight of every element of every word vector of a sentence, by the place of the word (Sukhbaatar and others 2015, section 4.1):
 #
 # $$l_{kj} = \left(1 - \frac{j}{J}\right) - \frac{k}{d}\left(1 - \frac{2j}{J}\right).$$
 #
 # - $J$ is `words`, $d$ is `embed_dim`; $j$ runs from 1 to $J$ and $k$ from 1 to $d$.
-# - The result is a float32 tensor of shape `(words, embed_dim)`: one row per word, one column per entry.
+# - The result is a float32 tensor of shape `(words, embed_dim)`: one row per word, one column per element.
 #
-# By hand, two words and two entries: $l_{11} = \frac12 - \frac12 \cdot 0 = \frac12$ and $l_{21} = \frac12 - 1 \cdot 0 = \frac12$ for the first word, $l_{12} = 0 - \frac12 \cdot (-1) = \frac12$ and $l_{22} = 0 - 1 \cdot (-1) = 1$ for the second: `[[0.5, 0.5], [0.5, 1.0]]`.
+# By hand, two words and two elements: $l_{11} = \frac12 - \frac12 \cdot 0 = \frac12$ and $l_{21} = \frac12 - 1 \cdot 0 = \frac12$ for the first word, $l_{12} = 0 - \frac12 \cdot (-1) = \frac12$ and $l_{22} = 0 - 1 \cdot (-1) = 1$ for the second: `[[0.5, 0.5], [0.5, 1.0]]`.
 #
 # <details><summary>Hint</summary>
 #
@@ -65,7 +65,7 @@ def position_encoding(words, embed_dim):
 
 
 # %% nbgrader={"grade_id": "position_encoding-by_hand", "grade": true, "points": 1}
-# Two words, two entries.
+# Two words, two elements.
 probe = probes(position_encoding=position_encoding)
 probe.equals(2, 2)
 
@@ -80,7 +80,7 @@ probe.equals(7, int(probe.integers(12, 20, 1)))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "position_encoding-one_word", "grade": true, "points": 1}
-# A sentence of one word, and vectors of one entry.
+# A sentence of one word, and vectors of one element.
 probe = probes(position_encoding=position_encoding)
 probe.equals(1, 4)
 probe.equals(3, 1)
@@ -328,7 +328,7 @@ plt.show()
 # - Sentences of padding do not count for the age of others, and their vector is 0.
 # - The result is `(N, D)`, of the dtype of `table`. Gradients flow to `table` and to `ages`.
 #
-# By hand, with vectors of one entry, where $l_{1j} = j / J$: the story `[[2, 4], [6, 0]]` with the table $i \mapsto i$ and the ages `[100, 200]` gives $\frac12 \cdot 2 + 1 \cdot 4 + 200 = 205$ and $1 \cdot 6 + 100 = 106$.
+# By hand, with vectors of one element, where $l_{1j} = j / J$: the story `[[2, 4], [6, 0]]` with the table $i \mapsto i$ and the ages `[100, 200]` gives $\frac12 \cdot 2 + 1 \cdot 4 + 200 = 205$ and $1 \cdot 6 + 100 = 106$.
 #
 # <details><summary>Hint</summary>
 #
@@ -450,8 +450,8 @@ probe.gradient(probe.integers(1, 7, 3, 2), probe.normal(7, 3), probe.normal(4, 3
 #
 # `memories` is a list of tensors `(B, N, D)`: the story, embedded by several tables of words. The *tying* says which of them a hop uses, and how $u$ is updated:
 #
-# - `"adjacent"`: `memories` has `hops + 1` entries. The output memory of one hop is the input memory of the next: $c^k = m^{k+1}$. The query becomes $u^{k+1} = u^k + o^k$.
-# - `"layer-wise"`: `memories` has two entries. Every hop compares with the first and reads the second. The query becomes $u^{k+1} = H u^k + o^k$, where `update` is $H$, `(D, D)`.
+# - `"adjacent"`: `memories` has `hops + 1` elements. The output memory of one hop is the input memory of the next: $c^k = m^{k+1}$. The query becomes $u^{k+1} = u^k + o^k$.
+# - `"layer-wise"`: `memories` has two elements. Every hop compares with the first and reads the second. The query becomes $u^{k+1} = H u^k + o^k$, where `update` is $H$, `(D, D)`.
 #
 # - `query` is `(B, D)`, `mask` is `(B, N)` as in exercise 2, and every row has a memory that counts.
 # - The result is the pair of $u^{K+1}$, `(B, D)`, and the weights of all hops, `(B, K, N)`. Gradients flow through all hops.
@@ -585,7 +585,7 @@ probe.equals(probe.normal(3, 5), probe.normal(3, 7, 5), probe.normal(3, 7, 5))
 #
 # `check_hop(candidate)` takes a `memory_hop(query, memory_in, memory_out, mask=None)` (contract in exercise 2) and returns `True` if it is right, `False` if it is wrong.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
 # Choose inputs on which the wrong ones *differ*: two different memories, several rows, a mask, a row without memories, large scores.
 
 
@@ -639,7 +639,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_hop-mutants", "grade": true, "points": 5}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong answers that are harder to detect. (Which ones is hidden.)
 probe = probes(check_hop=check_hop)
 probe.judges(right=[oracles.right_hop], wrong={"the weights are doubled": doubled}, points=5)
 
@@ -722,7 +722,7 @@ probe.judges(
 # ## 8. Report
 #
 # Train memory networks on a task of `attn_course.data` (three supporting facts, counting, yes or no) or on one of your own, or take the numbers of the chapter.
-# In about 200 words, two points for each part:
+# Write about 200 words; each part earns two points.
 #
 # 1. Show error against the number of hops, with at least two controls. Say for each control which other explanation it rules out, and what it would have shown if that explanation were true.
 # 2. Look at the weights of each hop on a few stories that are answered right and on a few that are not. Do they point at the supporting facts? Is that a proof that the model uses them? (Chapter 05.)

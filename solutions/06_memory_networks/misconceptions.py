@@ -34,7 +34,6 @@ def right_places(
     formula=lambda j, k: 1 - j - k * (1 - 2 * j),
     last=as_given,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     of_words, of_entries = sizes(words, embed_dim)
     j = torch.arange(first_word, first_word + words)[:, None] / of_words
     k = torch.arange(first_entry, first_entry + embed_dim) / of_entries
@@ -53,9 +52,9 @@ def place_calls(draw):
 
 
 for told, first_word, first_entry in (
-    ("words and entries", 0, 0),
+    ("words and elements", 0, 0),
     ("words", 0, 1),
-    ("entries", 1, 0),
+    ("elements", 1, 0),
 ):
     places.fault(
         f"{told} counted from 0",
@@ -65,13 +64,14 @@ for told, first_word, first_entry in (
     )
 places.fault(
     "rows and columns exchanged",
-    "Your table has a row per entry. Here a row belongs to a word.",
+    "Your table has a row per element. Here a row belongs to a word.",
     but=("by_hand",),
     last=lambda table: table.T,
 )
 places.fault(
     "the two sizes exchanged",
-    "You divide the word's number by the size of the vector, and the entry's by that of the sentence.",
+    """You divide the word's number by the size of the vector, and the element's by that of the
+    sentence.""",
     but=("by_hand",),
     sizes=lambda words, size: (size, words),
 )
@@ -120,7 +120,6 @@ def right_hop(
     read=lambda memory_in, memory_out: memory_out,
     last=lambda output, weights, query: (output, weights),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     scores = compare(query, compared(memory_in, memory_out))
     keep = torch.ones_like(scores, dtype=torch.bool) if mask is None else allow(mask)
     weights = weigh(scores, keep)
@@ -173,7 +172,7 @@ hop.fault(
     compare=lambda query, memory: torch.einsum("bd,bnd->bn", query, memory) / query.shape[1] ** 0.5,
 )
 hop.fault(
-    "cosines in place of dot products",
+    "cosines instead of dot products",
     "You divide by the lengths of the vectors. The formula has the plain product.",
     compare=lambda query, memory: torch.cosine_similarity(query[:, None], memory, dim=-1),
 )
@@ -250,7 +249,6 @@ def right_chase(
     stay=lambda here, first: here,
     passes=False,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     ends = []
     for row, first in zip(story.tolist(), start.tolist(), strict=True):
         pairs, here, left = [pair(one) for one in row], first, count(steps)
@@ -335,8 +333,8 @@ for found, stay in (("0", lambda here, first: 0), ("the start", lambda here, fir
 
 @chase("the first sentence where none fits", fails=("dead_ends",))
 def chase_argmax(story, start, steps):
-    """Where no sentence fits, `argmax` of nothing but False is 0, and you follow the first sentence.
-    Check first whether any sentence fits.
+    """Where no sentence fits, `argmax` of nothing but False is 0, and you follow the first
+    sentence. Check first whether any sentence fits.
     """
     here, rows = start, torch.arange(len(start))
     for _ in range(steps):
@@ -359,7 +357,6 @@ def right_memory(
     age=lambda at, behind, before, story, ages: ages[behind],
     empty=lambda row, ages, behind: row,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     real = (story != 0).any(1)
     rows, before = [], 0
     for at, sentence in enumerate(story):
@@ -407,7 +404,7 @@ memory.fault(
     weigh=lambda sentence, words, size: torch.ones(len(words), size),
 )
 memory.fault(
-    "a mean in place of a sum",
+    "a mean instead of a sum",
     "You divide by the number of words. The formula has a sum.",
     total=lambda x: x.mean(0),
 )
@@ -480,7 +477,6 @@ def right_stack(
     move=lambda query, update: query @ update.T,
     join=lambda query, moved, output, tying: moved + output,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     first, weights, mask = query, [], allow(mask)
     for k in range(hops):
         into, out = roles(k) if tying == "adjacent" else (0, 1)
@@ -582,7 +578,6 @@ stack.fault(
 
 
 def right_two(query, memory_in, memory_out, *, dim=-1, asks=lambda query, output: query + output):
-    """The right answer in steps; a fault replaces some of them."""
 
     def output_of(asked):
         weights = (asked[:, None] * memory_in).sum(-1).softmax(dim)
@@ -603,7 +598,8 @@ def two_hop_calls(draw):
 
 two.fault(
     "nothing repaired",
-    "This is the broken function. Over which axis do the weights sum to one, and what is the query?",
+    """This is the broken function. Over which axis do the weights sum to one, and what is the
+    query?""",
     dim=0,
     asks=lambda query, output: query,
 )
@@ -645,8 +641,8 @@ def check_calls(draw):
 
 @check("accepts everything")
 def check_nothing(candidate):
-    """Your test always returns True, so it catches nothing. Call the candidate and compare its result
-    with numbers of your own.
+    """Your test always returns True, so it catches nothing. Call the candidate and compare its
+    result with numbers of your own.
     """
     return True
 
@@ -661,8 +657,8 @@ def check_refuse(candidate):
 
 @check("no mask in the test", fails=("mutants",))
 def check_without_mask(candidate):
-    """Your test passes no mask, so it accepts a candidate that ignores it, inverts it or fails on an
-    empty row. Check every promise of the contract.
+    """Your test passes no mask, so it accepts a candidate that ignores it, inverts it or fails on
+    an empty row. Check every promise of the contract.
     """
     query = torch.tensor([[1.0, 2.0], [0.5, -1.0]])
     memory_in = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 0.3]]]).repeat(2, 1, 1)

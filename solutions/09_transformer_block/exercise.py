@@ -3,11 +3,11 @@
 #
 # You write the parts of a block, put them together in both orders, and count what a stack of them costs.
 #
-# Shapes: `D` entries in the vector of a position, `F` hidden units.
-# `...` stands for any number of leading axes, none included: batch, positions.
+# Shapes: `D` elements in the vector of a position, `F` hidden units.
+# `...` is any number of leading axes (batch, positions), possibly none.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
@@ -43,9 +43,9 @@ def half(x):
 # $$y = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot g + b, \qquad
 # \mu = \frac1D \sum_d x_d, \quad \sigma^2 = \frac1D \sum_d (x_d - \mu)^2 .$$
 #
-# - `x` is `(..., D)`. Each vector is normalised by its own entries and nothing else.
+# - `x` is `(..., D)`. Each vector is normalised by its own elements and nothing else.
 # - `weight` is $g$ and `bias` is $b$, both `(D,)`; without them they are 1 and 0.
-# - A vector whose entries are all equal gives `bias`, not NaN.
+# - A vector whose elements are all equal gives `bias`, not NaN.
 # - Gradients reach all tensors. No argument is changed.
 #
 # By hand, with $\epsilon = 0$: $[1, 5]$ has the mean $3$ and the variance $4$, so it becomes $[-1, 1]$. With $g = [2, 3]$ and $b = [10, 20]$ it becomes $[8, 23]$.
@@ -91,7 +91,7 @@ probe.equals(probe.normal(5, 5), probe.normal(5), eps=0.0)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "layer_norm-small", "grade": true, "points": 2}
-# Vectors of equal or nearly equal entries: here epsilon has its say.
+# Vectors of equal or nearly equal elements: here epsilon has its say.
 probe = probes(layer_norm=layer_norm)
 probe.equals(
     torch.tensor([[3.0, 3.0, 3.0], [-0.01, 0.0, 0.01]]), None, torch.tensor([1.0, 2.0, 3.0])
@@ -187,7 +187,7 @@ probe.gradient(*inputs, wrt=(0, 1, 2, 3, 4))
 # - `norm_first=False`, as in the paper: a step with the function $f$ returns $\operatorname{norm}(x + f(x))$.
 # - `norm_first=True`: it returns $x + f(\operatorname{norm}(x))$.
 #
-# By hand, with numbers in place of vectors: the attention doubles, the feed-forward part adds 1, `norm_1` divides by 3 and `norm_2` divides by 2.
+# By hand, with numbers instead of vectors: the attention doubles, the feed-forward part adds 1, `norm_1` divides by 3 and `norm_2` divides by 2.
 # From 3, post-norm: $(3 + 6)/3 = 3$, then $(3 + 4)/2 = 3.5$. Pre-norm: $3 + 2 \cdot 1 = 5$, then $5 + (2.5 + 1) = 8.5$.
 
 
@@ -354,7 +354,7 @@ probe.gradient(probe.normal(3, 5), probe.normal(5), eps=0.0, wrt=(0, 1))
 # $$\operatorname{silu}(W_g x) \odot (W_u x), \qquad \operatorname{silu}(z) = z \cdot \frac{1}{1 + e^{-z}} .$$
 #
 # - `x` is `(..., D)`, both weights are `(F, D)`, the result is `(..., F)`.
-# - It is right for entries of any size. Gradients reach all three.
+# - It is right for elements of any size. Gradients reach all three.
 #
 # By hand: for $x = [\ln 3]$, $W_g = [1]$ and $W_u = [2]$ the gate is $\ln 3 \cdot \frac34 = 0.824$, and the result $0.824 \cdot 2 \ln 3 = 1.810$.
 
@@ -407,7 +407,7 @@ probe.gradient(probe.normal(3, 4), probe.normal(5, 4), probe.normal(5, 4), wrt=(
 # %% [markdown]
 # ## 6. Parameters of a block
 #
-# `block_parameters(embed_dim, num_heads, hidden_dim, cross_attention=False)` counts the entries of all weights of a block of the paper's base model.
+# `block_parameters(embed_dim, num_heads, hidden_dim, cross_attention=False)` counts the elements of all weights of a block of the paper's base model.
 #
 # - The attention has four projections without a bias. All heads together are as wide as the model.
 # - The feed-forward part has two matrices and two biases.
@@ -552,7 +552,7 @@ probe.everywhere()
 #
 # `check_layer_norm(candidate)` takes another learner's `layer_norm(x, weight=None, bias=None, eps=1e-5)` (contract in exercise 1) and returns `True` if it is right, `False` if it is wrong.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
 # Choose inputs on which a norm over the wrong axis, another variance or another place of epsilon gives another result, and leave room for rounding.
 # A candidate may also raise an error on your inputs: then it is wrong.
 
@@ -597,7 +597,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_layer_norm-mutants", "grade": true, "points": 9}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong answers that are harder to detect. (Which ones is hidden.)
 probe = probes(check_layer_norm=check_layer_norm)
 probe.judges(
     right=[by_reference],
@@ -653,14 +653,14 @@ probe.judges(
 # %% [markdown]
 # ## 9. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
+# Use your functions or the numbers of the chapter. Write about 200 words; each part earns two points.
 #
 # 1. Put a sentence into a batch once alone and once beside a long one (padded with zeros). Normalise its vectors with `layer_norm`, and with a norm over batch and positions. What changes? Name two places where that hurts, one in training and one in use.
 # 2. A colleague trains a post-norm and a pre-norm stack of twelve blocks at one learning rate, and pre-norm wins. What does this show, and what would you have to add before you say that pre-norm is better?
 # 3. Count parameters and operations of the encoder of the base model (6 blocks, $D = 512$, 8 heads, $F = 2048$) at $L = 50$ and $L = 5000$. Which part is dearest at each length? From which length on is the quadratic part dearer than all others together?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
-# 1. With the layer norm nothing changes: each vector is normalised by its own entries. With the other norm every vector changes, because padding and neighbours enter mean and variance.
+# 1. With the layer norm nothing changes: each vector is normalised by its own elements. With the other norm every vector changes, because padding and neighbours enter mean and variance.
 # In training a word's output, and so the loss, depends on what it happened to be batched with, and with causal models on later words. In use a batch of one needs stored statistics, which are those of other data.
 # 2. It shows that post-norm does not train at that rate. Needed: several rates for both, with and without warm-up, chosen on validation data, several seeds, and a shallow stack as a control which both should learn.
 # 3. 18.9 million parameters at either length, two thirds of them in the feed-forward part.

@@ -45,7 +45,6 @@ def normal(
     size=root,
     last=affine,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     x = read(x, weight)
     y = centre(x, dims(x))
     return last(y / size(spread(x, y, dims(x)), eps), weight, bias, x)
@@ -117,13 +116,13 @@ for norm in (layer, rms):  # mistakes that both allow
         spread=lambda x, y, dims: y.square().sum(dims, keepdim=True),
     )
     norm.fault(
-        "mean of the absolute entries",
-        "You take the mean of the absolute entries. The formula has the mean square.",
+        "mean of the absolute elements",
+        "You take the mean of the absolute elements. The formula has the mean square.",
         spread=lambda x, y, dims: y.abs().mean(dims, keepdim=True).square(),
     )
     norm.fault(
-        "divided by the largest entry",
-        "You divide by the largest absolute entry. The formula has the root mean square.",
+        "divided by the largest element",
+        "You divide by the largest absolute element. The formula has the root mean square.",
         spread=lambda x, y, dims: y.abs().amax(dims, keepdim=True).square(),
     )
     family(
@@ -150,7 +149,7 @@ for norm in (layer, rms):  # mistakes that both allow
                 lambda variance, eps: variance.sqrt() + eps,
             ),
             "no epsilon": (
-                "You use no epsilon. A vector of equal entries then gives 0/0, which is NaN.",
+                "You use no epsilon. A vector of equal elements then gives 0/0, which is NaN.",
                 lambda variance, eps: variance.sqrt(),
             ),
             "epsilon as a floor": (
@@ -162,7 +161,7 @@ for norm in (layer, rms):  # mistakes that both allow
                 lambda variance, eps: variance.sqrt().clamp(min=eps),
             ),
             "the default epsilon whatever is asked": (
-                "You write a number in place of the argument `eps`.",
+                "You write a number instead of the argument `eps`.",
                 lambda variance, eps: (variance + (1e-5 if eps else 0.0)).sqrt(),
             ),
         },
@@ -186,7 +185,8 @@ for norm in (layer, rms):  # mistakes that both allow
     )
     norm.fault(
         "the size is a constant for the gradient",
-        "Your values are right, but the size is detached: one entry changes all others through it.",
+        """Your values are right, but the size is detached: one element changes all others through
+        it.""",
         fails=("gradient",),
         size=lambda variance, eps: root(variance, eps).detach(),
     )
@@ -227,12 +227,12 @@ layer.fault(
     spread=lambda x, y, dims: x.var(dims, keepdim=True),
 )
 layer.fault(
-    "mean square of the entries as variance",
-    "Your variance is the mean square of the raw entries. Subtract the mean first.",
+    "mean square of the elements as variance",
+    "Your variance is the mean square of the raw elements. Subtract the mean first.",
     spread=lambda x, y, dims: x.square().mean(dims, keepdim=True),
 )
 layer.fault(
-    "the median in place of the mean",
+    "the median instead of the mean",
     "You subtract the median. The formula has the mean.",
     centre=lambda x, dims: x - (x.median(-1, keepdim=True).values),
 )
@@ -445,7 +445,7 @@ for kinds, but in ((gates, ()), (close_gates, ("large",))):
         message = f"Your gate is {gate}. The formula has z times the sigmoid of z."
         swi.fault(name, message, but=but, bend=bend)
 swi.fault(
-    "added in place of multiplied",
+    "added instead of multiplied",
     "You add the two maps. A gate multiplies.",
     join=torch.add,
 )
@@ -726,7 +726,7 @@ family(
             lambda d, h: (3 * h + 1) * d * d,
         ),
         "only one head is counted": (
-            "You count the projections of one head, of D / H entries. There are H heads.",
+            "You count the projections of one head, of D / H elements. There are H heads.",
             lambda d, h: 4 * d * d // h,
         ),
         "query, key and value of one head": (
@@ -734,7 +734,7 @@ family(
             lambda d, h: 3 * d * d // h + d * d,
         ),
         "heads that read only their share": (
-            "Your matrices have D / H rows and columns. A head reads all D entries of a vector.",
+            "Your matrices have D / H rows and columns. A head reads all D elements of a vector.",
             lambda d, h: 4 * (d // h) ** 2,
         ),
         "no output projection": (
@@ -745,7 +745,7 @@ family(
             "You count one projection. The attention has four of them.",
             lambda d, h: d * d,
         ),
-        "a width in place of its square": (
+        "a width instead of its square": (
             "You count a vector for each projection. A projection is a D by D matrix.",
             lambda d, h: 4 * d,
         ),
@@ -772,11 +772,11 @@ family(
             lambda d, f: d,
         ),
         "both biases as long as the hidden layer": (
-            "You count two biases of F entries. The second one has D.",
+            "You count two biases of F elements. The second one has D.",
             lambda d, f: 2 * f,
         ),
         "both biases as wide as the model": (
-            "You count two biases of D entries. The first one has F.",
+            "You count two biases of D elements. The first one has F.",
             lambda d, f: 2 * d,
         ),
     },
@@ -895,7 +895,8 @@ family(
     "sums",
     {
         "scores without sums": (
-            "You count half of the pairs' work. Nothing is masked, and scores and sums cost the same.",
+            """You count half of the pairs' work. Nothing is masked, and scores and sums cost the
+            same.""",
             lambda n, d, h: 0,
         ),
     },
@@ -909,13 +910,13 @@ for name, message, fails, pairs in (
     ),
     (
         "every head as wide as the model",
-        "You count the pairs for every head at the full width. A head has D / H entries.",
+        "You count the pairs for every head at the full width. A head has D / H elements.",
         ("sizes",),
         lambda n, d, h: n * n * d * h,
     ),
     (
         "the pairs of one head",
-        "You count the pairs of one head, of D / H entries. There are H heads.",
+        "You count the pairs of one head, of D / H elements. There are H heads.",
         ("sizes",),
         lambda n, d, h: n * n * d // h,
     ),
@@ -935,7 +936,7 @@ for name, message, fails, pairs in (
     work.fault(name, message, fails=fails, scores=pairs, sums=pairs)
 work.fault(
     "the scores once for every head",
-    "You count the scores for every head at the full width. A head has D / H entries.",
+    "You count the scores for every head at the full width. A head has D / H elements.",
     fails=("sizes",),
     scores=lambda n, d, h: n * n * d * h,
 )
@@ -1130,7 +1131,7 @@ def close(got, expected):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test says True whatever it is given, so that no wrong answer is caught. Call the
+    """Your test returns True whatever it is given, so that no wrong answer is caught. Call the
     candidate and compare what comes back with numbers of your own.
     """
     return True
@@ -1138,7 +1139,7 @@ def check_nothing(candidate):
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test says False even for a right answer. Look at whether you leave room for rounding, at
+    """Your test returns False even for a right answer. Check that you allow for rounding, at
     the dtype of your own numbers, and at what you return in the end.
     """
     return False

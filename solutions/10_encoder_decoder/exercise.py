@@ -3,11 +3,11 @@
 #
 # You write what surrounds the two stacks: the decoder's input, its mask, its attention to the source, its loss, and the score of its translations. (Greedy decoding is in the set of chapter 02.)
 #
-# Shapes: `B` rows, `L` target positions, `S` source positions, `V` words; `D` entries of a target vector, `D_m` of a source vector, `E` of a query and a key, `E_v` of a value.
+# Shapes: `B` rows, `L` target positions, `S` source positions, `V` words; `D` elements of a target vector, `D_m` of a source vector, `E` of a query and a key, `E_v` of a value.
 # In a mask `True` means: may be attended to.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import numpy as np
@@ -67,7 +67,7 @@ probe.equals(words, 7, 8, 9)
 # `decoder_mask(target_in, pad=0)` is the mask of the decoder's self-attention.
 #
 # - `target_in` is `(B, L)`, integers, what `shift_right` returns; `pad` may stand anywhere.
-# - The result is boolean, `(B, 1, L, L)`, the second axis for the heads. Entry `[b, 0, i, j]` is `True` where position `i` may attend to position `j`: `j` is not after `i`, and `j` is no padding.
+# - The result is boolean, `(B, 1, L, L)`, the second axis for the heads. Element `[b, 0, i, j]` is `True` where position `i` may attend to position `j`: `j` is not after `i`, and `j` is no padding.
 #
 # By hand: the row `[1, 5, 0]` gives `[[True, False, False], [True, True, False], [True, True, False]]`.
 
@@ -440,7 +440,7 @@ probe.equals(probe.normal(2, 4, 3), probe.normal(2, 5, 3))
 # - `decoder(target_in)` takes integers from 0 to 9, `(B, L)`, and returns logits `(B, L, 10)` in double precision.
 # - It is sound if the logits at position `i` of a row depend on the tokens `0` to `i` of that row and on nothing else.
 #
-# Your test is tried on sound decoders, which it must accept, and on unsound ones; each that it rejects earns its share.
+# Your test must accept sound decoders; each unsound one that it rejects earns a share of the points.
 # You cannot inspect its code: change what must not matter, and check whether the logits change. A leak may be faint, come from far ahead, or from elsewhere than the future. Sound ones may differ by rounding.
 
 
@@ -550,7 +550,7 @@ probe.judges(
 # %% [markdown]
 # ## 8. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
+# Use your functions or the numbers of the chapter. Write about 200 words; each part earns two points.
 #
 # 1. A colleague shows a training loss of 0.001 after a few hundred steps, and the model writes nonsense. Name two faults of this chapter that look like this, and one test for each that needs no training.
 # 2. Why can a Transformer be trained on all positions of a target at once, and why can it not write them at once? Count the steps that wait for each other, for a target of 20 words, in training and in writing; compare with a recurrent decoder.

@@ -84,7 +84,7 @@ shift.fault(
 )
 shift.fault(
     "padding is always 0",
-    "You use 0 in place of the argument `pad`.",
+    "You use 0 instead of the argument `pad`.",
     but=("by_hand",),
     clean=lambda ids, eos, pad, bos: hide(ids, eos, 0, bos),
 )
@@ -160,7 +160,7 @@ mask.fault(
 )
 mask.fault(
     "padding is always 0",
-    "You use 0 in place of the argument `pad`.",
+    "You use 0 instead of the argument `pad`.",
     fails=("padding", "other_pad"),
     words=lambda ids, pad: real(ids, 0),
 )
@@ -204,7 +204,7 @@ mask.fault(
     finish=lambda m: m[:, 0],
 )
 mask.fault(
-    "numbers in place of booleans",
+    "numbers instead of booleans",
     "You return 0 and minus infinity. The contract asks for booleans.",
     finish=lambda m: torch.zeros(m.shape).masked_fill(~m, -torch.inf),
 )
@@ -241,7 +241,6 @@ def look(
     weigh=soft,
     mix=lambda w, v: w @ v,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     x, memory, *weights, memory_mask = inputs if len(inputs) == 6 else (*inputs, None)
     parts = zip(texts(x, memory), matrices(*weights), strict=True)
     query, key, value = (text @ weight.T for text, weight in parts)
@@ -314,12 +313,12 @@ cross.fault(
 )
 cross.fault(
     "scaled by the width of a value",
-    "You divide by the root of the size of a value. A score sums over the entries of a key.",
+    "You divide by the root of the size of a value. A score sums over the elements of a key.",
     scale=lambda *parts: parts[2].shape[-1] ** -0.5,
 )
 cross.fault(
     "scaled by the width of the target",
-    "You divide by the root of D. A score sums over E entries.",
+    "You divide by the root of D. A score sums over E elements.",
     but=("by_hand", "gradient"),
     scale=lambda *parts: parts[3].shape[-1] ** -0.5,
 )
@@ -412,7 +411,6 @@ def smoothed(
     over=lambda each, counts: each[counts].mean(),
     sign=torch.neg,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     logs, counts = log(logits), target_out != skip(pad)
     words = torch.arange(logs.shape[-1]) != pad
     return sign(over(mix(pick(logs, target_out), logs, smoothing, words), counts))
@@ -503,7 +501,7 @@ smooth.fault(
 )
 smooth.fault(
     "padding is always 0",
-    "You use 0 in place of the argument `pad`.",
+    "You use 0 instead of the argument `pad`.",
     fails=("by_hand", "padding"),
     skip=lambda pad: 0,
 )
@@ -593,7 +591,6 @@ def scored(
     mean=geometric,
     finish=lambda score: score,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     candidates, references = texts(candidates, references)
     precisions = []
     for n in orders(max_order):
@@ -873,7 +870,7 @@ def check_calls(draw):
 
 @checks("accepts everything")
 def check_nothing(decoder):
-    """Your test says True whatever it is given. Run the decoder twice on inputs that differ only
+    """Your test returns True whatever it is given. Run the decoder twice on inputs that differ only
     where it must not matter, and compare.
     """
     return True

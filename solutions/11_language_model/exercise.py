@@ -3,10 +3,10 @@
 #
 # You write the parts of a model that writes, and in the last exercise you put your own parts together: the loss in bits, two ways of drawing a word, attention with a cache, three caches that are smaller, and the rule that lets a small model write for a large one.
 #
-# Shapes: `B` texts, `H` heads of queries, `G` heads of keys and values, `n` new tokens, `T` tokens in the cache, `S` keys, `E` entries of a key, `V` words.
+# Shapes: `B` texts, `H` heads of queries, `G` heads of keys and values, `n` new tokens, `T` tokens in the cache, `S` keys, `E` elements of a key, `V` words.
 #
 # Where a word is drawn, you are given the random number, between 0 and 1, as an argument. So every answer can be compared.
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import math
@@ -34,7 +34,7 @@ def normed(x):
 
 
 # By hand: the query 2, 0, 0, 0 and two keys; values 4, 0 and 0, 8. (B, H, 1, E)
-ASKED = torch.tensor([[[[2.0, 0.0, 0.0, 0.0]]]])
+QUERY = torch.tensor([[[[2.0, 0.0, 0.0, 0.0]]]])
 OLD_KEY = torch.tensor([[[[0.0, 0.0, 0.0, 0.0]]]])
 NEW_KEY = torch.tensor([[[[1.0986123, 0.0, 0.0, 0.0]]]])
 OLD_VALUE, NEW_VALUE = torch.tensor([[[[4.0, 0.0]]]]), torch.tensor([[[[0.0, 8.0]]]])
@@ -189,7 +189,7 @@ def cached_attention(query, key, value, cache=None):
 probe = probes(cached_attention=cached_attention)
 both = torch.cat([OLD_KEY, NEW_KEY], -2), torch.cat([OLD_VALUE, NEW_VALUE], -2)
 expected = torch.tensor([[[[1.0, 6.0]]]]), both
-probe.gives(expected, ASKED, NEW_KEY, NEW_VALUE, (OLD_KEY, OLD_VALUE))
+probe.gives(expected, QUERY, NEW_KEY, NEW_VALUE, (OLD_KEY, OLD_VALUE))
 
 # %% nbgrader={"grade_id": "cached_attention-first", "grade": true, "points": 1}
 # The prompt: several tokens, no cache yet.
@@ -362,7 +362,7 @@ probe.gradient(
 # $$o_{ih} = \sum_j \operatorname{softmax}_j\!\Big(\frac{q_{ih} \cdot U_h c_j}{\sqrt E}\Big)\, W_h c_j .$$
 #
 # - `query` is `(B, H, n, E)`, `latent` is `(B, S, r)`, `key_up` is `(H, E, r)`, `value_up` is `(H, E_v, r)`. The result is `(B, H, n, E_v)`.
-# - Keys and values of the heads are never built. One query, 32,768 tokens, 8 heads of 32 entries and `r = 4` must do with 8 MiB, and the keys alone would need four times as much.
+# - Keys and values of the heads are never built. One query, 32,768 tokens, 8 heads of 32 elements and `r = 4` must do with 8 MiB, and the keys alone would need four times as much.
 # - Gradients reach all four.
 #
 # By hand, one head, `E = 4`, `r = 1`: query $[2, 0, 0, 0]$, latent vectors $0$ and $1$, `key_up` $= [\ln 3, 0, 0, 0]$, `value_up` $= [0, 8]$. The weights are $\frac14, \frac34$, the output $[0, 6]$.
@@ -389,7 +389,7 @@ def latent_attention(query, latent, key_up, value_up):
 probe = probes(latent_attention=latent_attention)
 probe.gives(
     torch.tensor([[[[0.0, 6.0]]]]),
-    ASKED,
+    QUERY,
     torch.tensor([[[0.0], [1.0]]]),
     NEW_KEY[0, 0].T[None],
     NEW_VALUE[0, 0].T[None],
@@ -405,7 +405,7 @@ for size in (6, 5):
     )
 
 # %% nbgrader={"grade_id": "latent_attention-memory", "grade": true, "points": 2}
-# 32,768 tokens, 8 heads of 32 entries, latent vectors of 4: all keys would take 32 MiB.
+# 32,768 tokens, 8 heads of 32 elements, latent vectors of 4: all keys would take 32 MiB.
 probe = probes(latent_attention=latent_attention)
 probe.memory(
     probe.normal(1, 8, 1, 32),
@@ -544,7 +544,7 @@ probe.equals(probe.normal(3, 5), *three, probe.normal(6, 4), probe.normal(6, 4))
 #
 # `check_cached_attention(candidate)` takes another learner's `cached_attention(query, key, value, cache=None)` (contract in exercise 3) and returns `True` if it is right, `False` if it is wrong.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
 # A cache can be checked without knowing any right number: whatever was fed token by token must come out as if it had been fed at once. But both ways may be wrong alike, so have a number of your own as well.
 # A candidate may also raise an error on your inputs: then it is wrong.
 
@@ -599,7 +599,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_cached_attention-mutants", "grade": true, "points": 5}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong answers that are harder to detect. (Which ones is hidden.)
 probe = probes(check_cached_attention=check_cached_attention)
 probe.judges(right=[by_reference], wrong={"nothing is kept": forgetful}, points=5)
 
@@ -655,7 +655,7 @@ probe.judges(
 # **One step** takes the new tokens: the whole prompt at first, then the one token that was just chosen. No token goes through the blocks twice.
 #
 # 1. $x$ = their rows of the embedding.
-# 2. For each block, in order: $x \leftarrow x + \text{output} \cdot \operatorname{attention}(q, k, v)$, where $q$, $k$ and $v$ are the products of `normed(x)` with `query`, `key` and `value`. Head `h` has the entries `h * E` to `(h + 1) * E - 1`. Turn $q$ and $k$ with `rotate` to the tokens' positions in the whole text before you call `attention`.
+# 2. For each block, in order: $x \leftarrow x + \text{output} \cdot \operatorname{attention}(q, k, v)$, where $q$, $k$ and $v$ are the products of `normed(x)` with `query`, `key` and `value`. Head `h` has the elements `h * E` to `(h + 1) * E - 1`. Turn $q$ and $k$ with `rotate` to the tokens' positions in the whole text before you call `attention`.
 # 3. In the same block, with $y = \operatorname{normed}(x)$: $x \leftarrow x + \text{down} \cdot (\operatorname{silu}(\text{gate} \cdot y) \odot (\text{up} \cdot y))$, the SwiGLU of chapter 09.
 # 4. The logits are `normed(x)` of the last token times the transposed `output_table`. `choose` draws the next token from them.
 #
@@ -804,7 +804,7 @@ print("\nThe package writes the same text:", package == written.tolist())
 #
 # 1. A model with 32 blocks, 32 heads of queries and `E = 128` serves texts of 8,000 tokens in half precision. How many bytes does the cache of one text need with 32, 8 and 1 heads of keys? What else changes, and what does not, when heads are shared?
 # 2. Show with `speculative_accept`, three words and a few thousand draws, that the first word has the distribution of the target, for a good draft and for a bad one. What does a bad draft cost?
-# 3. A colleague shows you a text of a model at temperature 0.2 and calls the model boring, and one at 1.5 and calls it confused. What do you measure in place of reading one text?
+# 3. A colleague shows you a text of a model at temperature 0.2 and calls the model boring, and one at 1.5 and calls it confused. What do you measure instead of reading one text?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
 # 1. $2 \cdot 32 \cdot 8000 \cdot 128 \cdot 2$ bytes $= 131$ MB for each head of keys: 4.2 GB with 32, 1.05 GB with 8, 0.13 GB with one.

@@ -9,7 +9,7 @@ from attn_course.probes import WrongAnswers, call, student, witnesses
 
 
 def apply_rope(x, positions, base=10000.0):
-    """RoPE of neighbouring entries, as the head of the set has it."""
+    """RoPE of neighbouring elements, as the head of the set has it."""
     pairs = torch.arange(0, x.shape[-1], 2, dtype=torch.float64)
     angles = (positions[:, None] * base ** (-pairs / x.shape[-1])).to(x.dtype)
     one, other = x[..., 0::2], x[..., 1::2]
@@ -35,7 +35,6 @@ def cost(
     over=lambda each, counts: each[counts].mean(),
     finish=lambda x: -x / math.log(2),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     logits, targets = align(logits, targets)
     return finish(over(pick(log(logits), targets), count(targets)))
 
@@ -67,7 +66,7 @@ def bits_calls(draw):
 
 
 bits.fault(
-    "nats in place of bits",
+    "nats instead of bits",
     """You take the natural logarithm. A bit is a choice between two, and a probability of one half
     should cost exactly 1. Look at the base.""",
     finish=torch.neg,
@@ -183,7 +182,6 @@ def nucleus(
     fill=lambda logits, kept: logits.masked_fill(~kept, -torch.inf),
     finish=lambda logits: logits,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     ordered, order = sort(weigh(logits))
     return finish(fill(logits, back(keep(ordered.cumsum(-1), ordered, p), order)))
 
@@ -345,7 +343,6 @@ def drawing(
     cut=lambda parts, k: parts,
     walk=drawn,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return walk(cut(weigh(limit(heat(logits, temperature), k), temperature), k), uniform)
 
 
@@ -384,7 +381,7 @@ sample.fault(
 )
 
 
-@sample("a tensor in place of an int", fails=("by_hand",))
+@sample("a tensor instead of an int", fails=("by_hand",))
 def in_a_tensor(logits, uniform, temperature=1.0, k=None):
     """The id is right, but it is still in a tensor. The contract asks for a plain `int`, which can
     be looked up in a list or a dict."""
@@ -533,7 +530,6 @@ def step(
     weigh=lambda scores, open: scores.masked_fill(~open, -torch.inf).softmax(-1),
     give=lambda output, all, new, old: (output, all),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     old = (key[..., :0, :], value[..., :0, :]) if cache is None else cache
     held = join(old[0], key), join(old[1], value)
     seen = held if read(cache) is not None or cache is None else (key, value)
@@ -634,20 +630,20 @@ cached.fault(
 )
 cached.fault(
     "no scale",
-    """You compare by the plain product. The division by the root of the number of entries stays,
+    """You compare by the plain product. The division by the root of the number of elements stays,
     cache or no cache.""",
     scale=lambda keys, values: 1.0,
 )
 cached.fault(
     "the root is missing",
-    """You divide by the number of entries itself, or by its root in two places. The weights come
+    """You divide by the number of elements itself, or by its root in two places. The weights come
     out nearly alike.""",
     scale=lambda keys, values: keys.shape[-1],
 )
 cached.fault(
     "divided by the root of the number of keys",
     """You divide by the root of the number of keys. It grows with every word that is written; a
-    product is a sum over the entries of a key.""",
+    product is a sum over the elements of a key.""",
     scale=lambda keys, values: keys.shape[-2] ** 0.5,
 )
 cached.fault(
@@ -789,21 +785,21 @@ grouped.fault(
 )
 grouped.fault(
     "no scale",
-    """You compare by the plain product. The division by the root of the number of entries stays
+    """You compare by the plain product. The division by the root of the number of elements stays
     when heads are shared.""",
     but=("by_hand",),
     scale=lambda query, value: 1.0,
 )
 grouped.fault(
     "the root is missing",
-    """You divide by the number of entries itself, or by its root in two places.""",
+    """You divide by the number of elements itself, or by its root in two places.""",
     but=("by_hand",),
     scale=lambda query, value: query.shape[-1],
 )
 grouped.fault(
     "scaled by the width of a value",
-    """You divide by the root of the number of entries of a value. A product is a sum over the
-    entries of a key.""",
+    """You divide by the root of the number of elements of a value. A product is a sum over the
+    elements of a key.""",
     but=("by_hand",),
     scale=lambda query, value: value.shape[-1] ** 0.5,
 )
@@ -856,8 +852,8 @@ def latent_calls(draw):
 
 @latent("keys and values are built", fails=("memory",))
 def latent_built(query, latent, key_up, value_up):
-    """Your numbers are right, but the keys and values of all heads stand in memory: that is what the
-    latent vector should save. Which factor of the product could be moved to the query?
+    """Your numbers are right, but the keys and values of all heads stand in memory: that is what
+    the latent vector should save. Which factor of the product could be moved to the query?
     """
     return look(query, latent.unsqueeze(1) @ key_up.mT, latent.unsqueeze(1) @ value_up.mT)
 
@@ -865,27 +861,27 @@ def latent_built(query, latent, key_up, value_up):
 latent.fault(
     "divided by the root of the latent's size",
     """You divide by the root of the size of the latent vector. The score is still the product of a
-    query and a key with E entries, computed in another order.""",
+    query and a key with E elements, computed in another order.""",
     but=("memory",),
     scale=lambda query, latent, up: latent.shape[-1] ** 0.5,
 )
 latent.fault(
     "divided by the root of the value's size",
-    """You divide by the root of the number of entries of a value. The score is a product of a
+    """You divide by the root of the number of elements of a value. The score is a product of a
     query and a key.""",
     but=("memory",),
     scale=lambda query, latent, up: up.shape[-2] ** 0.5,
 )
 latent.fault(
     "no scale",
-    """You compare by the plain product. The division by the root of the number of entries of a
+    """You compare by the plain product. The division by the root of the number of elements of a
     query stays.""",
     but=("memory",),
     scale=lambda query, latent, up: 1.0,
 )
 latent.fault(
     "the root is missing",
-    """You divide by the number of entries of a query itself. Its root is asked for.""",
+    """You divide by the number of elements of a query itself. Its root is asked for.""",
     but=("memory",),
     scale=lambda query, latent, up: query.shape[-1],
 )
@@ -956,7 +952,6 @@ def accepting(
     bonus=lambda target, draft: target[-1],
     add=lambda refused: not refused,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     written, refused = [], False
     for i, word in enumerate(words.tolist()):
         if take(chance(uniforms, i), float(target[i, word]), float(draft[i, word])):
@@ -1038,7 +1033,7 @@ accept.fault(
 )
 accept.fault(
     "the refused word's random number again",
-    """You draw the word in place of a refused one by the random number that refused it, which is
+    """You draw the word instead of a refused one by the random number that refused it, which is
     large by then. Both draws use the last one.""",
     fails=("refused",),
     luck=lambda uniforms, i: float(uniforms[i]),
@@ -1066,7 +1061,7 @@ accept.fault(
 )
 accept.fault(
     "the row after the refusal",
-    """After a refusal you draw from the next row of the target. The word in place of the refused
+    """After a refusal you draw from the next row of the target. The word instead of the refused
     one belongs to its own row.""",
     but=("accepted",),
     left=lambda target, draft, i: target[i + 1],
@@ -1123,14 +1118,14 @@ accept.fault(
     refuse=lambda word, other: ([word, other], True),
 )
 accept.fault(
-    "nothing in place of the refused word",
+    "nothing instead of the refused word",
     """You stop at a refusal and draw nothing. The target's run has paid for a word there.""",
     but=("accepted",),
     refuse=lambda word, other: ([], True),
 )
 accept.fault(
     "one more word after a refusal",
-    """After the word in place of the refused one you draw another from the last row. It was
+    """After the word instead of the refused one you draw another from the last row. It was
     computed for a text that was thrown away.""",
     but=("accepted",),
     add=lambda refused: True,
@@ -1313,7 +1308,7 @@ def some_parts():
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test says True whatever it is given, so that no wrong answer is caught. Call the
+    """Your test returns True whatever it is given, so that no wrong answer is caught. Call the
     candidate and compare what comes back with numbers of your own.
     """
     return True
@@ -1321,8 +1316,8 @@ def check_nothing(candidate):
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test says False even for a right answer. Look at whether you leave room for rounding, and
-    at what you return in the end.
+    """Your test returns False even for a right answer. Check that you allow for rounding,
+    and at what you return in the end.
     """
     return False
 
@@ -1348,8 +1343,8 @@ def check_prompt_only(candidate):
 
 @checks("compared with itself only", fails=("plain", "mutants"))
 def check_itself(candidate):
-    """You compare the candidate's answer in one piece with its answer token by token. A wrong one can
-    agree with itself: always 0, or every key unscaled. Have a number of your own as well.
+    """You compare the candidate's answer in one piece with its answer token by token. A wrong one
+    can agree with itself: always 0, or every key unscaled. Have a number of your own as well.
     """
     try:
         parts = some_parts()
@@ -1405,7 +1400,6 @@ def writing(
     deal=lambda x, heads: x.unflatten(-1, (heads, -1)).transpose(0, 1)[None],
     finish=lambda written, prompt: written,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     heads = parameters["num_heads"]
     caches = [None] * len(parameters["blocks"])
     text, past, rows = prompt.tolist(), 0, []
@@ -1543,8 +1537,8 @@ whole.fault(
     turn=lambda q, k, v, places: (apply_rope(q, places), k, v),
 )
 whole.fault(
-    "the heads take their entries in turn",
-    """You deal the entries out to the heads in turn. Head `h` has the entries `h * E` to
+    "the heads take their elements in turn",
+    """You deal the elements out to the heads in turn. Head `h` has the elements `h * E` to
     `(h + 1) * E - 1`, side by side.""",
     deal=lambda x, heads: x.unflatten(-1, (-1, heads)).permute(2, 0, 1)[None],
 )

@@ -3,11 +3,11 @@
 #
 # You write the instruments of the chapter: three scores that describe what a head looks at, two ways of changing what a head hands on, and two measures of what a change or a part is worth.
 #
-# Shapes: `B` texts, `H` heads, `L` positions, `E` entries of what a head finds, `D` of the residual stream, `V` words.
+# Shapes: `B` texts, `H` heads, `L` positions, `E` elements of what a head finds, `D` of the residual stream, `V` words.
 # `weights[h, i, j]` is what position `i` gives to position `j` in head `h`; each row sums to one.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
@@ -147,7 +147,7 @@ probe.equals(probe.normal(3, 2, 4, 4).softmax(-1), residual=0.9)
 # - All other heads stay as they are. `found` is not changed.
 # - Gradients: a head that is set to zero passes none back; one that is set to its mean does.
 #
-# By hand, one text, one head, two positions, one entry: `found = [2, 4]` becomes `[0, 0]` or `[3, 3]`.
+# By hand, one text, one head, two positions, one element: `found = [2, 4]` becomes `[0, 0]` or `[3, 3]`.
 
 
 # %% nbgrader={"grade_id": "ablate_heads", "solution": true}
@@ -161,7 +161,7 @@ def ablate_heads(found, heads, how):
 
 
 # %% nbgrader={"grade_id": "ablate_heads-by_hand", "grade": true, "points": 1}
-# Two positions, one entry.
+# Two positions, one element.
 probe = probes(ablate_heads=ablate_heads)
 probe.gives(torch.tensor([[[[0.0], [0.0]]]]), torch.tensor([[[[2.0], [4.0]]]]), [0], "zero")
 probe.gives(torch.tensor([[[[3.0], [3.0]]]]), torch.tensor([[[[2.0], [4.0]]]]), [0], "mean")
@@ -263,7 +263,7 @@ probe.everywhere()
 # - `corrupted` and `clean` are `(B, H, L, E)`, `head` is a number, `positions` a list of numbers, maybe empty.
 # - Everything else is the corrupted run's. Neither argument is changed.
 #
-# By hand, one text, one head, two positions, one entry: `corrupted = [1, 2]`, `clean = [5, 6]`, position 1 gives `[1, 6]`.
+# By hand, one text, one head, two positions, one element: `corrupted = [1, 2]`, `clean = [5, 6]`, position 1 gives `[1, 6]`.
 
 
 # %% nbgrader={"grade_id": "patch_head", "solution": true}
@@ -276,7 +276,7 @@ def patch_head(corrupted, clean, head, positions):
 
 
 # %% nbgrader={"grade_id": "patch_head-by_hand", "grade": true, "points": 1}
-# Two positions, one entry.
+# Two positions, one element.
 probe = probes(patch_head=patch_head)
 probe.gives(
     torch.tensor([[[[1.0], [6.0]]]]),
@@ -352,7 +352,7 @@ probe.everywhere()
 # $$a_p = \frac{x_p - \bar x_p}{\sqrt{\operatorname{Var}[x] + 10^{-5}}} \odot w \cdot \Big(U_{t} - \frac1V \sum_v U_v\Big) .$$
 #
 # - `parts` is `(P, D)`, $w$ = `scale` is `(D,)`, $U$ = `unembedding` is `(V, D)`, $t$ = `word` a number. The result is `(P,)`.
-# - $\bar x_p$ is the mean of the entries of the part; the variance is that of the *sum*, divided by $D$. It is the same for all parts.
+# - $\bar x_p$ is the mean of the elements of the part; the variance is that of the *sum*, divided by $D$. It is the same for all parts.
 # - The mean of the table is taken off because a softmax does not see what is added to all logits.
 # - The shares add up to the logit of the word less the mean of all logits.
 #
@@ -398,7 +398,7 @@ probe.everywhere()
 # %% [markdown]
 # ## 7. Repair: taking out a head
 #
-# `broken_projection` should set what one head found to zero, join the heads and mix them as a block does: `found` is `(B, H, L, E)`, `weight` is `(D, H * E)` with the entries of head 0 first, `bias` is `(D,)`, the result is `(B, L, D)`.
+# `broken_projection` should set what one head found to zero, join the heads and mix them as a block does: `found` is `(B, H, L, E)`, `weight` is `(D, H * E)` with the elements of head 0 first, `bias` is `(D,)`, the result is `(B, L, D)`.
 # It runs, and its shape is right. It has two faults. Find them, and write `fixed_projection`.
 
 
@@ -446,9 +446,9 @@ probe.equals(probe.normal(2, 2, 2, 2), probe.normal(4, 4), probe.normal(4), 0)
 #
 # `check_induction(candidate)` takes another learner's `induction_score(weights, tokens)` (contract in exercise 1) and returns `True` if it is right, `False` if it is wrong.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
 # Many wrong ones agree with the right one on a text that is told exactly twice. Choose texts on which they differ: a token three times, a token that follows itself, no token twice, weights that are not causal.
-# Leave room for rounding. A candidate may also raise an error: then it is wrong.
+# Allow for rounding. A candidate that raises an error is wrong.
 
 
 # %% nbgrader={"grade_id": "check_induction", "solution": true}
@@ -491,7 +491,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_induction-mutants", "grade": true, "points": 6}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong answers that are harder to detect. (Which ones is hidden.)
 probe = probes(check_induction=check_induction)
 probe.judges(
     right=[analysis.induction_score],

@@ -42,7 +42,6 @@ def score(
     count=repeats,
     finish=lambda score: score,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     copies = earlier(tokens)
     marks = pick(move(copies))
     return finish((weights * marks).sum((-2, -1)) / count(copies))
@@ -94,7 +93,7 @@ induction.fault(
     move=lambda marks: moved(marks, 2),
 )
 induction.fault(
-    "rows moved in place of columns",
+    "rows moved instead of columns",
     """You move the marks down: each row gets those of the row above. Columns are the places that
     are looked at.""",
     but=("no_repeat",),
@@ -296,8 +295,8 @@ entropy.fault(
 )
 entropy.fault(
     "the first position is divided by 0",
-    """You divide the first row by ln(1), which is 0: NaN. Position 0 has a single key and no choice;
-    it is left out.""",
+    """You divide the first row by ln(1), which is 0: NaN. Position 0 has a single key and no
+    choice; it is left out.""",
     lambda weights: (row_entropy(weights) / torch.arange(1, weights.shape[-1] + 1).log()).mean(-1),
 )
 entropy.fault(
@@ -387,7 +386,6 @@ def roll(
     layers=lambda layers: layers,
     finish=lambda rollout: rollout,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     identity = torch.eye(weights.shape[-1], dtype=weights.dtype)
     rollout = identity
     for layer in layers(join(weights)):
@@ -426,8 +424,8 @@ rollout.fault(
     mix=lambda layer, identity, r: layer + r * identity,
 )
 rollout.fault(
-    "even weights in place of the identity",
-    """You mix with a table of equal entries. What goes round the attention stays at its position:
+    "even weights instead of the identity",
+    """You mix with a table of equal elements. What goes round the attention stays at its position:
     that is the identity.""",
     mix=lambda layer, identity, r: (1 - r) * layer + r / len(layer),
 )
@@ -439,8 +437,8 @@ rollout.fault(
     order=lambda mixed, done: done @ mixed,
 )
 rollout.fault(
-    "multiplied entry by entry",
-    """You multiply the tables entry by entry. Layers follow each other, which is a product of
+    "multiplied element by element",
+    """You multiply the tables element by element. Layers follow each other, which is a product of
     matrices.""",
     order=lambda mixed, done: mixed if bool((done == torch.eye(len(done))).all()) else mixed * done,
 )
@@ -539,7 +537,6 @@ def replaced(
     copy=torch.clone,
     axis=1,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     changed = copy(found)
     for head in which(heads, found.shape[axis]):
         new = (zero if way(how) == "zero" else mean)(found.transpose(1, axis), head)
@@ -600,14 +597,14 @@ ablate.fault(
 )
 ablate.fault(
     "one number for the whole head",
-    """You average over the entries, too, and put one number everywhere. The mean of a head is a
+    """You average over the elements, too, and put one number everywhere. The mean of a head is a
     vector: E numbers.""",
     fails=("mean", "gradient"),
     mean=lambda found, head: found[:, head].mean(),
 )
 ablate.fault(
-    "a mean over the entries",
-    """You average over the entries of each vector. The mean runs over texts and positions, and
+    "a mean over the elements",
+    """You average over the elements of each vector. The mean runs over texts and positions, and
     leaves E numbers.""",
     but=("zero",),
     mean=lambda found, head: found[:, head].mean(-1, keepdim=True),
@@ -627,7 +624,7 @@ ablate.fault(
     mean=lambda found, head: found.mean(1),
 )
 ablate.fault(
-    "the sum in place of the mean",
+    "the sum instead of the mean",
     """You put in the sum over texts and positions. Divide by how many there are.""",
     but=("zero",),
     mean=lambda found, head: found[:, head].sum((0, 1)),
@@ -692,7 +689,7 @@ ablate.in_place(fails=("by_hand", "zero", "mean"))
 ablate.detached()
 
 
-@ablate("positions in place of heads")
+@ablate("positions instead of heads")
 def ablate_positions(found, heads, how):
     """You replace along axis 2, which counts positions. Heads are axis 1 of (B, H, L, E)."""
     return replaced(found, [h for h in heads if h < found.shape[2]], how, axis=2)
@@ -714,7 +711,6 @@ def swap(
     heads=lambda head: head,
     copy=torch.clone,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     corrupted, clean = runs(corrupted, clean)
     changed, places = copy(corrupted), where(list(positions), corrupted.shape[2])
     for row in texts(len(changed)):
@@ -881,8 +877,8 @@ patch.fault(
 
 @patch("the mean of both runs")
 def patch_mean(corrupted, clean, head, positions):
-    """You put in the mean of both runs. A patch replaces: the head finds exactly what it found in the
-    clean run.
+    """You put in the mean of both runs. A patch replaces: the head finds exactly what it found in
+    the clean run.
     """
     return swap(corrupted, (corrupted + clean) / 2, head, positions)
 
@@ -908,7 +904,6 @@ def share(
     compare=lambda clean, corrupted, patched: (patched - corrupted) / (clean - corrupted),
     finish=lambda share: share,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     pair = words(right, wrong)
     return finish(compare(*(mean(lead(read(x), *pair)) for x in (clean, corrupted, patched))))
 
@@ -1038,7 +1033,7 @@ back.fault(
     mean=lambda lead: lead[0],
 )
 back.fault(
-    "probabilities in place of logits",
+    "probabilities instead of logits",
     """You take the softmax first. That is another measure, which hardly moves near 0 and 1; here
     the lead is a difference of logits.""",
     read=lambda logits: logits.softmax(-1),
@@ -1074,7 +1069,6 @@ def attribute(
     push=lambda table, word: table[word] - table.mean(0),
     finish=lambda shares: shares,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     by = divisor(parts, sum(parts), spread)
     return finish(stretch(centre(parts) / by, scale) @ push(unembedding, word))
 
@@ -1098,8 +1092,8 @@ logits.fault(
     divisor=lambda parts, total, spread: (parts.var(-1, correction=0, keepdim=True) + 1e-5).sqrt(),
 )
 logits.fault(
-    "the divisor of all entries",
-    """You take the variance of all entries of all parts. The norm sees one vector, the sum of the
+    "the divisor of all elements",
+    """You take the variance of all elements of all parts. The norm sees one vector, the sum of the
     parts.""",
     fails=("parts",),
     divisor=lambda parts, total, spread: spread(parts).sqrt(),
@@ -1116,7 +1110,7 @@ logits.fault(
     divisor=lambda parts, total, spread: spread(total),
 )
 logits.fault(
-    "the mean of the parts in place of their sum",
+    "the mean of the parts instead of their sum",
     """You take the variance of the mean of the parts. The vector of the residual stream is their
     sum.""",
     fails=("parts",),
@@ -1131,12 +1125,12 @@ logits.fault(
 )
 logits.fault(
     "the variance is divided by D less one",
-    """Your variance is the estimate for a sample, divided by one less than the number of entries.
+    """Your variance is the estimate for a sample, divided by one less than the number of elements.
     A layer norm divides by all of them.""",
     spread=lambda total: total.var() + 1e-5,
 )
 logits.fault(
-    "the mean square in place of the variance",
+    "the mean square instead of the variance",
     """You divide by the root of the mean square: an RMS norm. A layer norm takes the mean out
     before it squares.""",
     spread=lambda total: total.square().mean() + 1e-5,
@@ -1162,20 +1156,20 @@ logits.fault(
 )
 logits.fault(
     "the mean over the parts is taken out",
-    """You take out the mean over the parts, entry by entry. A norm looks along the entries of a
-    vector.""",
+    """You take out the mean over the parts, element by element. A norm looks along the elements of
+    a vector.""",
     centre=lambda parts: parts - parts.mean(0),
 )
 logits.fault(
     "the mean of everything is taken out",
-    """You take the mean of all entries of all parts out of each. Every part gives up its own
+    """You take the mean of all elements of all parts out of each. Every part gives up its own
     mean.""",
     fails=("parts",),
     centre=lambda parts: parts - parts.mean(),
 )
 logits.fault(
     "the scale of the norm is left out",
-    """You leave out the learned scale of the norm. It stretches some entries and shrinks others
+    """You leave out the learned scale of the norm. It stretches some elements and shrinks others
     before the table sees them.""",
     fails=("parts",),
     stretch=lambda x, scale: x,
@@ -1199,14 +1193,14 @@ logits.fault(
     push=lambda table, word: table[word],
 )
 logits.fault(
-    "the mean over the entries of the row",
+    "the mean over the elements of the row",
     """You take the mean of the word's row out of it. What is taken off is the mean row of the
     table, over the words.""",
     push=lambda table, word: table[word] - table[word].mean(),
 )
 logits.fault(
     "one number for the mean of the table",
-    """You take the mean of all entries of the table. What is taken off is a row: the mean over the
+    """You take the mean of all elements of the table. What is taken off is a row: the mean over the
     words.""",
     push=lambda table, word: table[word] - table.mean(),
 )
@@ -1282,8 +1276,8 @@ fixed.fault(
 )
 fixed.fault(
     "joined in turns",
-    """You put the entries of the heads together in turns: the first of every head, then the
-    second. The entries of head 0 stand first in `weight`.""",
+    """You put the elements of the heads together in turns: the first of every head, then the
+    second. The elements of head 0 stand first in `weight`.""",
     join=lambda kept: kept.permute(0, 2, 3, 1).flatten(2),
 )
 fixed.fault(
@@ -1304,8 +1298,8 @@ fixed.fault(
     out=lambda kept, head: kept.mul_((torch.arange(kept.shape[1]) == head)[:, None, None]),
 )
 fixed.fault(
-    "one entry in place of the head",
-    """You set one entry of the joined table to zero. A head has E of them, from head * E on.""",
+    "one element instead of the head",
+    """You set one element of the joined table to zero. A head has E of them, from head * E on.""",
     out=lambda kept, head: kept[:, head // kept.shape[-1], :, head % kept.shape[-1]].zero_(),
 )
 fixed.fault(
@@ -1333,24 +1327,24 @@ def check_calls(draw):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test says True whatever it is given. Call the candidate and compare what comes back with
-    numbers of your own.
+    """Your test returns True whatever it is given. Call the candidate and compare what comes back
+    with numbers of your own.
     """
     return True
 
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test says False even for a right answer. Look at whether you leave room for rounding, and
-    at what you return in the end.
+    """Your test returns False even for a right answer. Check that you allow for rounding,
+    and at what you return in the end.
     """
     return False
 
 
 @checks("only the shape is looked at")
 def check_shape(candidate):
-    """You compare the shape of the answer and no value in it. Nearly all wrong scores have the right
-    shape.
+    """You compare the shape of the answer and no value in it. Nearly all wrong scores have the
+    right shape.
     """
     try:
         got = candidate(torch.ones(2, 3, 3) / 3, torch.tensor([1, 2, 1]))
@@ -1376,8 +1370,8 @@ def check_one_text(candidate):
 
 @checks("between 0 and 1")
 def check_range(candidate):
-    """You check that the scores lie between 0 and 1. So do those of most wrong answers; compare with
-    what you have counted yourself.
+    """You check that the scores lie between 0 and 1. So do those of most wrong answers; compare
+    with what you have counted yourself.
     """
     weights = torch.ones(2, 5, 5).tril() / torch.arange(1, 6)[:, None]
     try:

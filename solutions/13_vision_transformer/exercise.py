@@ -5,8 +5,8 @@
 #
 # Shapes: images are `(B, C, H, W)`: batch, channels, rows, columns. A patch is `P` by `P` pixels, there are `N` patches, and a vector has `D` elements.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
@@ -185,11 +185,11 @@ plt.show()
 # %% [markdown]
 # ## 4. A convolution made of attention
 #
-# There is one head for each entry of the kernel. Together they compute
+# There is one head for each element of the kernel. Together they compute
 #
 # $$y = \sum_{a, b} A^{(a, b)}\, x\, W_{:, :, a, b}^\top ,$$
 #
-# where the head of entry $(a, b)$ of a $K \times K$ kernel attends $a - \lfloor K/2 \rfloor$ rows down and $b - \lfloor K/2 \rfloor$ columns to the right.
+# where the head of element $(a, b)$ of a $K \times K$ kernel attends $a - \lfloor K/2 \rfloor$ rows down and $b - \lfloor K/2 \rfloor$ columns to the right.
 # `convolution_as_attention(images, weight)` computes it.
 #
 # - `images` is `(B, C, H, W)`, `weight` is `(F, C, K, K)` with odd `K`, in the layout of `torch.nn.Conv2d`. The result is `(B, F, H, W)`.
@@ -371,7 +371,7 @@ probe.judges(
 # %% [markdown]
 # ## 7. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
+# Use your functions or the numbers of the chapter. Write about 200 words; each part earns two points.
 #
 # 1. Which inductive biases does a Vision Transformer have, and which of a convolution's does it lack? Name one experiment of the chapter for each answer.
 # 2. A paper compares a ViT with a CNN of three 3×3 layers on images whose two parts are 40 pixels apart, and concludes that convolutions cannot connect distant parts. Which controls would you ask for?

@@ -47,8 +47,8 @@ patches.fault(
 )
 patches.fault(
     "colours last",
-    """Inside a patch, you put the channels of one pixel side by side. One whole channel comes before
-    the next, as in the kernel of a convolution.""",
+    """Inside a patch, you put the channels of one pixel side by side. One whole channel comes
+    before the next, as in the kernel of a convolution.""",
     fails=("channels", "gradient"),
     order=lambda grid: grid.permute(0, 2, 4, 3, 5, 1),
 )
@@ -140,8 +140,8 @@ for what, taken in (
     )
 vits.fault(
     "the class token comes last",
-    """You put the class token behind the patches. It comes first, so that row 0 of the positions and
-    the first vector after the encoder belong to it.""",
+    """You put the class token behind the patches. It comes first, so that row 0 of the positions
+    and the first vector after the encoder belong to it.""",
     start=lambda x, token: torch.cat([x, token.expand(len(x), 1, -1)], dim=1),
 )
 vits.fault(
@@ -157,7 +157,7 @@ vits.fault(
     start=lambda x, token: in_front(x + token, token),
 )
 vits.fault(
-    "the mean of the patches in place of the class token",
+    "the mean of the patches instead of the class token",
     "The first vector is the mean of the patches. The class token is a parameter of the model.",
     start=lambda x, token: torch.cat([x.mean(1, keepdim=True), x], dim=1),
 )
@@ -188,8 +188,8 @@ def vit_late(patches, projection, class_token, positions, encoder, head):
 
 @vits("positions before the class token is there")
 def vit_early(patches, projection, class_token, positions, encoder, head):
-    """You add the positions before the class token is in front: each patch gets the row of the patch
-    before it, and the class token gets none.
+    """You add the positions before the class token is in front: each patch gets the row of the
+    patch before it, and the class token gets none.
     """
     return encoder(in_front(patches @ projection.T + positions[:-1], class_token))[:, 0] @ head.T
 
@@ -227,7 +227,6 @@ def shift(
     table=lambda target, pixels: torch.eye(pixels)[target], swap=lambda down, right: (down, right),
     number=lambda row, column, height, width: row * width + column,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     pixel = torch.arange(height * width)
     down, right = swap(down, right)
     row = edge(step(pixel // width, down), height)
@@ -332,7 +331,6 @@ def convolve(
     spread=lambda images: images.flatten(2).transpose(1, 2),
     fold=lambda rows, height, width: rows.transpose(1, 2).unflatten(-1, (height, width)),
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     height, width = images.shape[2:]
     pixels = spread(images)
     weight, size = kernel(weight), weight.shape[-1]
@@ -372,7 +370,8 @@ convolutions.fault(
 )
 convolutions.fault(
     "rows and columns of the kernel exchanged",
-    "You take the entry (b, a) of the kernel for the shift (a, b). Try a kernel that is not symmetric.",
+    """You take the element (b, a) of the kernel for the shift (a, b). Try a kernel that is not
+    symmetric.""",
     kernel=lambda weight: weight.transpose(2, 3),
 )
 convolutions.fault(
@@ -480,8 +479,8 @@ fixed.fault(
 )
 fixed.fault(
     "both faults are still there",
-    """This is the broken code as it stands. Follow one pixel of the second channel, and the last row
-    of the positions, by hand.""",
+    """This is the broken code as it stands. Follow one pixel of the second channel, and the last
+    row of the positions, by hand.""",
     **BROKEN,
 )
 fixed.fault(
@@ -528,13 +527,17 @@ def agrees(candidate, images):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test always says True. Call the candidate, and compare its answer with your own numbers."""
+    """Your test always returns True. Call the candidate, and compare its answer with your own
+    numbers.
+    """
     return True
 
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test says False even for a right answer. Check your numbers, their dtype, and your return."""
+    """Your test returns False even for a right answer. Check your numbers, their dtype, and your
+    return.
+    """
     return False
 
 

@@ -6,8 +6,8 @@
 # Shapes: `L` positions, `E` elements of a query or key, `Ev` of a value, `N` layers. There is one head and one example throughout.
 # In a mask, `mask[i, j]` says whether position `i` may attend to position `j`.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import numpy as np
@@ -352,7 +352,7 @@ probe.equals(probe.normal(9, 2), probe.normal(9, 2), probe.normal(9, 3), 3)
 #
 # It must accept right candidates, and earns a share of the points for each wrong one that it rejects.
 # Many wrong ones are right in the middle of a text. Try its ends, a window of one, and a window wider than the text.
-# Leave room for rounding. A candidate that raises an error is wrong.
+# Allow for rounding. A candidate that raises an error is wrong.
 
 
 # %% nbgrader={"grade_id": "check_band", "solution": true}

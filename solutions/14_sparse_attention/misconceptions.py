@@ -47,8 +47,8 @@ def dilated_calls(draw):
 
 dilation.fault(
     "the window is not stretched",
-    """Your window is as wide as without a dilation. The same *number* of keys covers a wider stretch:
-    multiply half of the window by the dilation.""",
+    """Your window is as wide as without a dilation. The same *number* of keys covers a wider
+    stretch: multiply half of the window by the dilation.""",
     reach=lambda window_size, step: window_size // 2,
 )
 for what, reached in (
@@ -527,8 +527,8 @@ def fixed_calls(draw):
 
 fixed.fault(
     "both faults are still there",
-    """This is the broken code as it stands. Take three positions, and write down which key and which
-    value each step of the window brings to the first one.""",
+    """This is the broken code as it stands. Take three positions, and write down which key and
+    which value each step of the window brings to the first one.""",
     **TURNED,
     **RING,
     **WINDOWS,
@@ -542,15 +542,15 @@ fixed.fault(
 )
 fixed.fault(
     "values are still shifted the other way",
-    """The ends are masked now. But the weight of a key on the left multiplies the value on the right:
-    shift both alike.""",
+    """The ends are masked now. But the weight of a key on the left multiplies the value on the
+    right: shift both alike.""",
     **TURNED,
     **WINDOWS,
 )
 fixed.fault(
     "the keys turn round instead of the values",
-    """Keys and values are shifted alike now, both in the wrong direction: your mask is for the other
-    end of the text.""",
+    """Keys and values are shifted alike now, both in the wrong direction: your mask is for the
+    other end of the text.""",
     keys=lambda key, half: shifted(key, half, 1),
     **TURNED,
     **WINDOWS,
@@ -589,7 +589,6 @@ def seen_by_all(
     shared=lambda keys, values, global_key, global_value, is_global: (keys, values),
     seen=lambda mask, is_global: mask,
 ):  # fmt: skip
-    """The right answer in steps."""
     keys, values = shared(key, value, global_key, global_value, is_global)
     local = near(score(query, keys), seen(mask, is_global), values)
     gq, gk, gv = wide(query, key, value, global_query, global_key, global_value)
@@ -663,8 +662,8 @@ for what, taken in (
 ):
     globals_.fault(
         f"local rows use the global {what} of global positions",
-        """A local row uses `key` and `value` of every position, the global ones too. Global keys and
-        values are for the global rows.""",
+        """A local row uses `key` and `value` of every position, the global ones too. Global keys
+        and values are for the global rows.""",
         shared=taken,
         fails=("values", "gradient") if what == "key" else None,
     )
@@ -720,13 +719,17 @@ def agrees(candidate, length, half_width, rows=slice(None), factor=1.0):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test always says True. Call the candidate, and compare its answer with your own numbers."""
+    """Your test always returns True. Call the candidate, and compare its answer with your own
+    numbers.
+    """
     return True
 
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test says False even for a right answer. Check the room for rounding, and your return."""
+    """Your test returns False even for a right answer. Check the room for rounding, and your
+    return.
+    """
     return False
 
 

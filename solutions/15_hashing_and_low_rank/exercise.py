@@ -3,11 +3,11 @@
 #
 # You write the hash of Reformer and the attention inside its chunks, Linformer's attention to mixtures, linear attention as a recurrent network, and the delta rule.
 #
-# Shapes: `L` positions or queries, `S` keys, `E` entries of a query and a key, `F` features, `E_v` entries of a value, `R` rounds of hashing.
-# `...` stands for any number of leading axes, none included.
+# Shapes: `L` positions or queries, `S` keys, `E` elements of a query and a key, `F` features, `E_v` elements of a value, `R` rounds of hashing.
+# `...` is any number of leading axes, possibly none.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
@@ -365,7 +365,7 @@ probe.gradient(
 # - Keys are taken as they are: the caller has set their length.
 # - No argument is changed. Gradients reach all five.
 #
-# By hand, with one entry: queries and keys 1, values 3 and 5, $\beta$ 1 and $\frac12$, an empty memory. The outputs are 3 and $3 + \frac12 (5 - 3) = 4$, and the memory ends at 4.
+# By hand, with one element: queries and keys 1, values 3 and 5, $\beta$ 1 and $\frac12$, an empty memory. The outputs are 3 and $3 + \frac12 (5 - 3) = 4$, and the memory ends at 4.
 
 
 # %% nbgrader={"grade_id": "delta_rule", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.nn"]}
@@ -392,7 +392,7 @@ probe.gives(
 )
 
 # %% nbgrader={"grade_id": "delta_rule-values", "grade": true, "points": 2}
-# Several entries, leading axes, and a memory that is not empty.
+# Several elements, leading axes, and a memory that is not empty.
 probe = probes(delta_rule=delta_rule)
 probe.equals(
     *(probe.normal(4, 3), 0.5 * probe.normal(4, 3), probe.normal(4, 2)),
@@ -467,8 +467,8 @@ probe.equals(probe.normal(2, 2, 2), torch.tensor([[300.0, -300.0], [301.0, -301.
 #
 # `check_linear(candidate)` takes another learner's causal linear attention, `candidate(query, key, value)` with positive features `(L, F)` and values `(L, E_v)`, from an empty memory, which returns the output alone, `(L, E_v)`. It returns `True` if the candidate is right, `False` if it is wrong.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
-# A test with one position, or with equal values, accepts most of them. Leave room for rounding. A candidate may also raise an error: then it is wrong.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
+# A test with one position, or with equal values, accepts most of them. Allow for rounding. A candidate that raises an error is wrong.
 
 
 # %% nbgrader={"grade_id": "check_linear", "solution": true}
@@ -509,7 +509,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_linear-mutants", "grade": true, "points": 6}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong answers that are harder to detect. (Which ones is hidden.)
 probe = probes(check_linear=check_linear)
 probe.judges(
     right=[by_table], wrong={"twice the right result": lambda *x: 2 * by_table(*x)}, points=6
@@ -536,7 +536,7 @@ probe.judges(
         "itself is not seen": from_weights(
             lambda w: w.tril(-1) + 1e-9 * torch.eye(len(w), dtype=w.dtype)
         ),
-        "softmax in place of features": lambda q, k, v: (
+        "softmax instead of features": lambda q, k, v: (
             (q @ k.T).masked_fill(torch.ones(len(q), len(q)).triu(1) > 0, -torch.inf).softmax(-1)
             @ v
         ),
@@ -553,7 +553,7 @@ probe.judges(
 # %% [markdown]
 # ## 8. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
+# Use your functions or the numbers of the chapter. Write about 200 words; each part earns two points.
 #
 # 1. Hash vectors in groups and independent ones with 1, 4 and 16 rounds. Show the share of pairs and the share of attention that is kept, beside random buckets. For which attention is LSH a good idea?
 # 2. A colleague shows that the first 16 singular values of an attention matrix hold half of the sum, and concludes that training has made it low-rank. What control do you ask for, and what would the result have to be?

@@ -31,8 +31,8 @@ def hash_calls(draw):
 
 hashes.fault(
     "the opposite directions are left out",
-    """You look for the largest product among the columns only. Half of the buckets stay empty, and a
-    vector that points away from every direction gets the one it is least opposite to.""",
+    """You look for the largest product among the columns only. Half of the buckets stay empty, and
+    a vector that points away from every direction gets the one it is least opposite to.""",
     sides=lambda along: along,
 )
 hashes.fault(
@@ -43,28 +43,28 @@ hashes.fault(
 )
 hashes.fault(
     "the opposite directions come first",
-    """Your buckets are numbered with the opposite directions first, or you take the smallest product.
-    Vectors meet as they should, but the numbers are not the promised ones.""",
+    """Your buckets are numbered with the opposite directions first, or you take the smallest
+    product. Vectors meet as they should, but the numbers are not the promised ones.""",
     sides=lambda along: torch.cat([-along, along], dim=-1),
 )
 hashes.fault(
     "each direction beside its opposite",
-    """You number a direction and its opposite one after the other. The columns should have the first
-    half of the numbers, the opposite directions the second half.""",
+    """You number a direction and its opposite one after the other. The columns should have the
+    first half of the numbers, the opposite directions the second half.""",
     fails=("by_hand", "rounds", "heads"),
     sides=lambda along: torch.stack([along, -along], dim=-1).flatten(-2),
 )
 hashes.fault(
     "the signs as bits of a number",
-    """You write one bit for each direction, its side. Here a bucket is the one direction, or opposite
-    one, that is nearest.""",
+    """You write one bit for each direction, its side. Here a bucket is the one direction, or
+    opposite one, that is nearest.""",
     fails=("by_hand", "rounds", "heads"),
     pick=lambda both: ((both > 0) * 2 ** torch.arange(both.shape[-1])).sum(-1),
     sides=lambda along: along,
 )
 hashes.fault(
     "the product is returned",
-    """You return the largest product itself. Asked is *where* it stands: the number of the bucket.""",
+    "You return the largest product itself. Asked is *where* it stands: the number of the bucket.",
     pick=lambda along: along.amax(dim=-1),
 )
 hashes.first_row_for_all(
@@ -76,8 +76,8 @@ hashes.first_row_for_all(
 )
 hashes.axes_swapped(
     "rounds and positions exchanged",
-    """Your result has positions before rounds. Promised are rounds first and positions last, so that
-    one round is one row.""",
+    """Your result has positions before rounds. Promised are rounds first and positions last, so
+    that one round is one row.""",
 )
 
 # --- bucket_attention --------------------------------------------------------------------------
@@ -172,7 +172,7 @@ chunks.fault(
 )
 chunks.fault(
     "the scores are divided by the root",
-    """You divide by the root of the number of entries. Keys have length 1 here, so that a product
+    """You divide by the root of the number of elements. Keys have length 1 here, so that a product
     does not grow with the size, and the exercise divides by nothing.""",
     fails=("chunks", "gradient"),
     score=lambda q, k: q @ k.mT / q.shape[-1] ** 0.5,
@@ -203,7 +203,7 @@ chunks.fault(
     ),
 )
 chunks.fault(
-    "the chunk behind in place of the one before",
+    "the chunk behind instead of the one before",
     """You set each chunk beside the one behind it. Look at the sign of the roll, on three chunks by
     hand.""",
     fails=("chunks",),
@@ -223,15 +223,15 @@ chunks.fault(
 )
 chunks.fault(
     "every bucket of the chunk is seen",
-    """Inside its chunks a position sees everybody, whatever the bucket. The hash has said who should
-    meet; compare the buckets of both.""",
+    """Inside its chunks a position sees everybody, whatever the bucket. The hash has said who
+    should meet; compare the buckets of both.""",
     fails=VALUES,
     same=lambda mine, theirs: torch.ones_like(mine[:, :, None] == theirs[:, None]),
 )
 chunks.fault(
     "not sorted back",
-    """Your result is in the order of the buckets. Whoever calls wants row i to belong to position i;
-    undo the order.""",
+    """Your result is in the order of the buckets. Whoever calls wants row i to belong to position
+    i; undo the order.""",
     fails=VALUES,
     back=lambda output, order: output,
 )
@@ -309,14 +309,14 @@ def mixture_calls(draw):
 MIXED = ("values", "shorter", "gradient")
 mixed.fault(
     "no scale",
-    """You compare by the plain product. The scores are divided by the root of the number of entries
-    of a query, as always.""",
+    """You compare by the plain product. The scores are divided by the root of the number of
+    elements of a query, as always.""",
     fails=MIXED,
     score=lambda query, short: query @ short.mT,
 )
 mixed.fault(
     "divided by the root of the number of mixtures",
-    """You divide by the root of the number of mixtures. A product is a sum over the entries of a
+    """You divide by the root of the number of mixtures. A product is a sum over the elements of a
     vector; how many keys there are does not enter it.""",
     fails=MIXED,
     score=lambda query, short: query @ short.mT / short.shape[-2] ** 0.5,
@@ -466,8 +466,8 @@ linear.fault(
 )
 linear.fault(
     "divided by the sum of the keys",
-    """You divide by the sum of all entries of `total`. The weight of a key depends on the query, and
-    so does their sum.""",
+    """You divide by the sum of all elements of `total`. The weight of a key depends on the query,
+    and so does their sum.""",
     fails=("values", "goes_on", "gradient"),
     norm=lambda found, q, total: found / total.sum(-1, keepdim=True),
 )
@@ -487,7 +487,7 @@ linear.fault(
 )
 linear.fault(
     "only the last pair is kept",
-    """Each pair replaces the memory in place of being added to it. Only the last key can be found
+    """Each pair replaces the memory instead of being added to it. Only the last key can be found
     afterwards.""",
     fails=NUMBERS,
     write=lambda memory, k, v: k.unsqueeze(-1) * v.unsqueeze(-2),
@@ -549,8 +549,8 @@ def linear_whole(query, key, value, memory, total):
 
 @linear("the table is built", fails=("long",))
 def linear_table(query, key, value, memory, total):
-    """Your numbers are right, but all weights stand in memory at once: L times L of them. The memory
-    of F times E_v numbers is what makes the table needless.
+    """Your numbers are right, but all weights stand in memory at once: L times L of them. The
+    memory of F times E_v numbers is what makes the table needless.
     """
     weights = (query @ key.mT).tril()
     found = weights @ value + query @ memory
@@ -631,26 +631,26 @@ delta.fault(
 )
 delta.fault(
     "the wrong sign",
-    """You move the memory away from the new value: the difference has the wrong sign. With β = 1 the
-    memory should say exactly the new value for this key.""",
+    """You move the memory away from the new value: the difference has the wrong sign. With β = 1
+    the memory should say exactly the new value for this key.""",
     change=lambda beta, value, said: beta * (said - value),
 )
 delta.fault(
     "the memory is read by its columns",
-    """You ask the memory with its transpose. It has values first and keys last: $S k$ is a value.""",
+    "You ask the memory with its transpose. It has values first and keys last: $S k$ is a value.",
     fails=("values", "gradient"),
     says=lambda memory, k: (memory.mT @ k.unsqueeze(-1)).squeeze(-1),
 )
 delta.fault(
     "keys scaled to length 1",
-    """You divide the keys by their length. That is a good idea for whoever calls; here they are taken
-    as they are.""",
+    """You divide the keys by their length. That is a good idea for whoever calls; here they are
+    taken as they are.""",
     fails=("values", "gradient"),
     keys=lambda key: key / key.norm(dim=-1, keepdim=True),
 )
 delta.fault(
     "the memory that is given is ignored",
-    """You start from an empty memory whatever is given, so that a text cannot be given in parts.""",
+    "You start from an empty memory whatever is given, so that a text cannot be given in parts.",
     fails=("values", "gradient"),
     begin=lambda memory: 0 * memory,
 )
@@ -755,7 +755,7 @@ def check_calls(draw):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test says True whatever it is given, so that no wrong answer is caught. Call the
+    """Your test returns True whatever it is given, so that no wrong answer is caught. Call the
     candidate and compare what comes back with numbers of your own.
     """
     return True
@@ -763,7 +763,7 @@ def check_nothing(candidate):
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test says False even for a right answer. Look at whether you leave room for rounding, at
+    """Your test returns False even for a right answer. Check that you allow for rounding, at
     the dtype of your own numbers, and at what you return in the end.
     """
     return False

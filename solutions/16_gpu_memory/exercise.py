@@ -9,7 +9,7 @@
 # Triton has wheels for Linux on x86-64 only.
 # On another machine exercises 3 and 6 and the report work as they are; do the others on a Linux machine (a notebook in the cloud is one).
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import os
@@ -41,13 +41,13 @@ except ModuleNotFoundError:
 # %% [markdown]
 # ## 1. A copy with a ragged edge
 #
-# `blocked_copy(x, block_size)` copies a vector `x` of any length, one block of `block_size` entries per program.
+# `blocked_copy(x, block_size)` copies a vector `x` of any length, one block of `block_size` elements per program.
 #
 # - `block_size` is a power of two. The last block may stick out over the end of `x`; nothing behind the end may be read or written.
 # - Write two things: the kernel `copy_kernel(x, y, size, BLOCK)`, and the function that starts it.
 # - Start from `y = torch.zeros_like(x)`, so that a place that no program writes shows.
 #
-# By hand: ten entries in blocks of four make three programs; the last one copies two entries.
+# By hand: ten elements in blocks of four make three programs; the last one copies two elements.
 #
 # <details><summary>Hint</summary>
 #
@@ -80,7 +80,7 @@ probe = probes(blocked_copy=blocked_copy)
 probe.gives(torch.arange(1.0, 9.0), torch.arange(1.0, 9.0), 4)
 
 # %% nbgrader={"grade_id": "blocked_copy-ragged", "grade": true, "points": 2}
-# Ten entries in blocks of four, and other lengths.
+# Ten elements in blocks of four, and other lengths.
 probe = probes(blocked_copy=blocked_copy)
 probe.equals(torch.arange(1.0, 11.0), 4)
 ### BEGIN HIDDEN TESTS
@@ -89,14 +89,14 @@ for size, block in ((1, 8), (13, 2), (31, 16), (17, 1)):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "blocked_copy-kernel", "grade": true, "points": 2}
-# Your function starts the kernel; and the kernel by itself, with one program too many: what lies behind entry 7 belongs to another array.
+# Your function starts the kernel; and the kernel by itself, with one program too many: what lies behind element 7 belongs to another array.
 probe = probes(blocked_copy=blocked_copy)
 probe.gives(torch.tensor([3.0, 1.0]), torch.tensor([3.0, 1.0]), 2)
 probe.holds(properties.starts_a_kernel, torch.arange(1.0, 11.0), 4)
 written = student.launch(
     copy_kernel, (3,), torch.arange(12.0), torch.full((12,), -1.0), 7, BLOCK=4, writes=1
 ).tolist()
-assert written[:7] == [0, 1, 2, 3, 4, 5, 6], "copy_kernel: the first seven entries are not copied"
+assert written[:7] == [0, 1, 2, 3, 4, 5, 6], "copy_kernel: the first seven elements are not copied"
 assert written[7:] == [-1] * 5, "copy_kernel: it writes behind the end: what does the mask say?"
 
 # %% [markdown]
@@ -134,7 +134,7 @@ def row_softmax(scores):
 
 
 # %% nbgrader={"grade_id": "row_softmax-by_hand", "grade": true, "points": 1}
-# Two entries make a whole block.
+# Two elements make a whole block.
 probe = probes(row_softmax=row_softmax)
 probe.gives(torch.tensor([[0.25, 0.75], [0.5, 0.5]]), torch.tensor([[0.0, 1.0986123], [2.0, 2.0]]))
 
@@ -258,9 +258,9 @@ moved = [matmul_bytes(1024, 1024, 1024, 2, tile, tile) for tile in tiles]
 rates = [roofline(2 * 1024**3, nbytes, 989e12, 3.35e12) for nbytes in moved]
 figure, axes = plt.subplots(1, 3, figsize=(11, 4), layout="constrained")
 axes[0].plot(blocked_copy(torch.arange(11.0), 4), "o")
-axes[0].set(title="your copy of 0 to 10", xlabel="entry", ylabel="number")
+axes[0].set(title="your copy of 0 to 10", xlabel="element", ylabel="number")
 axes[1].imshow(row_softmax(scores), vmin=0)
-axes[1].set(title="your softmax, row by row", xlabel="entry", ylabel="row")
+axes[1].set(title="your softmax, row by row", xlabel="element", ylabel="row")
 axes[2].loglog([2 * 1024**3 / nbytes for nbytes in moved], rates, "o-")
 for tile, nbytes, rate in zip(tiles, moved, rates, strict=True):
     axes[2].annotate(f"tile {tile}", (2 * 1024**3 / nbytes, rate))
@@ -279,7 +279,7 @@ plt.show()
 # - None of `M`, `N`, `K` need be a multiple of 16. Start from a result of zeros.
 # - The kernel is `matmul_kernel(a, b, c, M, N, K, BLOCK)`. `tl.dot` multiplies two blocks; `tl.zeros((BLOCK, BLOCK), tl.float32)` is an empty sum.
 #
-# By hand: $\begin{pmatrix} 1 & 2 \end{pmatrix} \begin{pmatrix} 3 \\ 4 \end{pmatrix} = 11$, one tile of which one entry counts.
+# By hand: $\begin{pmatrix} 1 & 2 \end{pmatrix} \begin{pmatrix} 3 \\ 4 \end{pmatrix} = 11$, one tile of which one element counts.
 
 
 # %% nbgrader={"grade_id": "matmul_kernel", "solution": true}
@@ -310,7 +310,7 @@ def tiled_matmul(a, b):
 
 
 # %% nbgrader={"grade_id": "tiled_matmul-by_hand", "grade": true, "points": 1}
-# One entry.
+# One element.
 probe = probes(tiled_matmul=tiled_matmul)
 probe.gives(torch.tensor([[11.0]]), torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0], [4.0]]))
 
@@ -343,9 +343,9 @@ assert written[:2].tolist() == [[3.0] * 18] * 2, "matmul_kernel: two rows of 18 
 assert written[2].tolist() == [-1.0] * 18, "matmul_kernel: it writes behind the last row"
 
 # %% [markdown]
-# ## 5. Repair: the largest entry of each row
+# ## 5. Repair: the largest element of each row
 #
-# `broken_row_max` should return the largest entry of each row of `x`, `(rows, width)`. It runs, and it has two faults. Find them, and write `fixed_row_max`, kernel and function.
+# `broken_row_max` should return the largest element of each row of `x`, `(rows, width)`. It runs, and it has two faults. Find them, and write `fixed_row_max`, kernel and function.
 
 
 # %% nbgrader={"grade_id": "broken_row_max", "locked": true}
@@ -402,7 +402,7 @@ probe.equals(probe.normal(4, 9) - 10)
 #
 # `check_copy(candidate)` takes another learner's `blocked_copy(x, block_size)` (contract in exercise 1) and returns `True` if it is right and `False` if it is wrong.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each that it rejects earns its share.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
 # Many wrong ones are right where the length is a multiple of the block, or where there is one block only. A candidate may also raise an error, or change what it was given: then it is wrong.
 
 
@@ -441,7 +441,7 @@ def one_short(x, block_size):
 probe = probes(check_copy=check_copy)
 probe.judges(
     right=[with_clone],
-    wrong={"always zero": always_zero, "one entry short": one_short},
+    wrong={"always zero": always_zero, "one element short": one_short},
     points=1,
 )
 
@@ -479,7 +479,7 @@ probe.judges(
         "one program only": by_blocks(lambda n, b: 1, own),
         "one program too few": by_blocks(lambda n, b: max(1, -(-n // b) - 1), own),
         "blocks overlap": by_blocks(lambda n, b: -(-n // b), lambda p, b: p + torch.arange(b)),
-        "the first entry is skipped": by_blocks(
+        "the first element is skipped": by_blocks(
             lambda n, b: -(-n // b), lambda p, b: own(p, b) + 1
         ),
         "the input is cleared": by_blocks(lambda n, b: -(-n // b), own, lambda x: x.zero_()),
@@ -487,7 +487,7 @@ probe.judges(
         "each block is reversed": lambda x, block_size: torch.cat(
             [block.flip(0) for block in x.split(block_size)]
         ),
-        "only the first and the last entry": lambda x, block_size: torch.cat(
+        "only the first and the last element": lambda x, block_size: torch.cat(
             [x[:1], 0 * x[1:-1], x[-1:]]
         )[: len(x)],
         "it raises an error": lambda x, block_size: x.view(-1, block_size).flatten(),
@@ -499,7 +499,7 @@ probe.judges(
 # %% [markdown]
 # ## 7. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
+# Use your functions or the numbers of the chapter. Write about 200 words; each part earns two points.
 #
 # 1. Take a chip of which you can find the two rates (name the source). From which intensity on is a step bound by arithmetic? On which side lie your softmax, a product of two 4,096 × 4,096 matrices in half precision, and one token of a language model?
 # 2. With `matmul_bytes`: how do the bytes of that product change when the tile grows from 16 to 256? What keeps a kernel from taking the whole matrix as one tile?

@@ -50,61 +50,61 @@ def copy_calls(draw):
 
 copy.fault(
     "the last block is left out",
-    """The last entries stay 0: you start as many programs as whole blocks fit. A block that is not
+    """The last elements stay 0: you start as many programs as whole blocks fit. A block that is not
     full needs a program too; its mask takes care of the rest.""",
     but=("by_hand",),
     programs=lambda size, block: size // block,
 )
 copy.fault(
     "only the first block is copied",
-    """Only the first block is copied. Look at the grid, which says how many programs run, and at what
-    tells one program from another: it has to enter the places.""",
+    """Only the first block is copied. Look at the grid, which says how many programs run, and at
+    what tells one program from another: it has to enter the places.""",
     programs=lambda size, block: 1,
 )
 copy.fault(
     "blocks overlap",
-    """Your programs start at entry 0, 1, 2 and so on, so that their blocks overlap and the end is
+    """Your programs start at element 0, 1, 2 and so on, so that their blocks overlap and the end is
     never reached. By how much does the start move from one program to the next?""",
     places=lambda program, block: program + torch.arange(block),
 )
 copy.fault(
-    "the last entry is masked",
-    """Every entry is copied but the last. Which places are inside, if they count from 0 and there
+    "the last element is masked",
+    """Every element is copied but the last. Which places are inside, if they count from 0 and there
     are `size` of them?""",
     inside=lambda at, size, block: at < size - 1,
 )
 copy.fault(
     "the mask compares with the size of a block",
-    """Your mask lets places below the size of a block through, so that nothing behind the first block
-    is copied. Inside is what lies below the length of the vector.""",
+    """Your mask lets places below the size of a block through, so that nothing behind the first
+    block is copied. Inside is what lies below the length of the vector.""",
     inside=lambda at, size, block: at < block,
 )
 copy.fault(
     "places count from one",
-    """The first entry is missing: your places begin at 1. `tl.arange(0, BLOCK)` begins at 0, and so
-    do the entries of a tensor.""",
+    """The first element is missing: your places begin at 1. `tl.arange(0, BLOCK)` begins at 0, and
+    so do the elements of a tensor.""",
     places=lambda program, block: own_block(program, block) + 1,
 )
 copy.fault(
     "only even programs",
-    """Every other block is missing: the start of a block moves by two blocks from one program to the
-    next. Compare with the example of the text.""",
+    """Every other block is missing: the start of a block moves by two blocks from one program to
+    the next. Compare with the example of the text.""",
     places=lambda program, block: 2 * program * block + torch.arange(block),
 )
 copy.fault(
     "every block is written to the first",
-    """Your programs read their own blocks and all write to the same places. The start of the block has
-    to enter the address that you store to as well.""",
+    """Your programs read their own blocks and all write to the same places. The start of the block
+    has to enter the address that you store to as well.""",
     target=lambda at, block: at % block,
 )
 copy.fault(
     "every block is read from the first",
-    """Your programs write their own blocks and all read the same places. The start of the block has to
-    enter the address that you load from as well.""",
+    """Your programs write their own blocks and all read the same places. The start of the block has
+    to enter the address that you load from as well.""",
     source=lambda at, block: at % block,
 )
 copy.fault(
-    "as many programs as entries in a block",
+    "as many programs as elements in a block",
     """The size of a block is the number of your programs. It takes as many as there are blocks: the
     length divided by the size of a block, rounded up.""",
     but=("by_hand",),
@@ -112,14 +112,14 @@ copy.fault(
 )
 copy.fault(
     "the result is copied to the input",
-    """Your kernel fills the vector that you were given with the zeros of the result. It loads from its
-    first argument and stores to its second: compare with the order in which you pass them.""",
+    """Your kernel fills the vector that you were given with the zeros of the result. It loads from
+    its first argument and stores to its second: compare with the order in which you pass them.""",
     lambda x, block_size: torch.zeros_like(x.zero_()),
 )
 copy.fault(
     "no kernel is started",
-    """The numbers are right, but no program of yours has moved them: your function returns its input
-    or lets torch copy it. Start your kernel on a grid, and return what it has written.""",
+    """The numbers are right, but no program of yours has moved them: your function returns its
+    input or lets torch copy it. Start your kernel on a grid, and return what it has written.""",
     lambda x, block_size: x.clone(),
     fails=("kernel",),
 )
@@ -192,13 +192,13 @@ soft.fault(
 )
 soft.fault(
     "powers of two",
-    """Your weights are made of powers of two in place of e. `tl.exp2` is what fast kernels take, and
+    """Your weights are made of powers of two instead of e. `tl.exp2` is what fast kernels take, and
     then the scores carry a factor that is missing here.""",
     power=torch.exp2,
 )
 soft.fault(
     "divided by the width",
-    """You divide by the number of entries. Weights that sum to one are divided by the sum of the
+    """You divide by the number of elements. Weights that sum to one are divided by the sum of the
     exponentials of their own row.""",
     total=lambda parts, width: width,
 )
@@ -216,15 +216,15 @@ soft.fault(
 )
 soft.fault(
     "the first row for all",
-    """Every row shows the weights of the first one: the row's number enters where you store, and not
-    where you load.""",
+    """Every row shows the weights of the first one: the row's number enters where you store, and
+    not where you load.""",
     rows=first_row,
 )
 
 soft.fault(
-    "columns in place of rows",
-    """Your columns sum to one. The softmax is that of each row: the entries of a row lie side by side in
-    memory, and rows are `width` apart.""",
+    "columns instead of rows",
+    """Your columns sum to one. The softmax is that of each row: the elements of a row lie side by
+    side in memory, and rows are `width` apart.""",
     lambda scores: scores.softmax(0),
 )
 soft.fault("no kernel is started", NO_KERNEL, lambda scores: softened(scores), fails=("kernel",))
@@ -239,7 +239,7 @@ def added(total, part):
 
 
 def strided(x, step):
-    """What lies at the places of x in memory if its rows are taken to be so many entries apart."""
+    """What lies at the places of x in memory if its rows are taken to be so many elements apart."""
     return x.flatten()[torch.arange(len(x))[:, None] * step + torch.arange(x.shape[1])]
 
 
@@ -282,8 +282,8 @@ def product_calls(draw):
 
 product.fault(
     "the end of K is left out",
-    """The last strip along K is missing where K is no multiple of 16. A strip that is not full needs
-    a turn of the loop too, and a mask.""",
+    """The last strip along K is missing where K is no multiple of 16. A strip that is not full
+    needs a turn of the loop too, and a mask.""",
     but=("whole",),
     strips=lambda K: K // B,
 )
@@ -303,8 +303,8 @@ product.fault(
 )
 product.fault(
     "the sum is overwritten",
-    """Your tiles hold the product of the last strip alone. Every turn of the loop has to add to what
-    is there.""",
+    """Your tiles hold the product of the last strip alone. Every turn of the loop has to add to
+    what is there.""",
     but=("by_hand",),
     add=lambda total, part: part,
 )
@@ -330,7 +330,7 @@ product.fault(
     but=("by_hand",),
     place=lambda i, j: (j, i),
 )
-STRIDE = """In memory the rows of a table are as far apart as it has columns: K entries in the first
+STRIDE = """In memory the rows of a table are as far apart as it has columns: K elements in the first
 factor, N in the second and in the result. You step by another size in one of the factors."""
 product.fault(
     "the rows of the first factor are not K apart",
@@ -406,8 +406,8 @@ moved.fault(
 )
 moved.fault(
     "every tile reads both factors whole",
-    """You read both factors once for each tile of the result. A tile needs its own rows of the first
-    factor and its own columns of the second.""",
+    """You read both factors once for each tile of the result. A tile needs its own rows of the
+    first factor and its own columns of the second.""",
     first=lambda M, N, K, across, down: M * K * across * down,
     second=lambda M, N, K, across, down: K * N * across * down,
 )
@@ -420,12 +420,12 @@ moved.fault(
 )
 moved.fault(
     "the result is forgotten",
-    """You count what is read and leave out what is written: every entry of the result goes to memory
-    once.""",
+    """You count what is read and leave out what is written: every element of the result goes to
+    memory once.""",
     result=lambda M, N, K: 0,
 )
 moved.fault(
-    "entries and not bytes",
+    "elements and not bytes",
     """You count numbers. Each of them has `itemsize` bytes.""",
     fails=("sizes",),
     size=lambda itemsize: 1,
@@ -439,8 +439,8 @@ moved.fault(
 )
 moved.fault(
     "the result is written once for each strip",
-    """You write the tile after every step along K. Its sum stays in registers and is stored once, at
-    the end.""",
+    """You write the tile after every step along K. Its sum stays in registers and is stored once,
+    at the end.""",
     result=lambda M, N, K: M * N * K,
 )
 
@@ -499,8 +499,8 @@ roof.fault(
 
 roof.fault(
     "the bandwidth is taken for a rate",
-    """You take the smaller of the two rates as they are. Bytes per second become operations per second
-    by the operations that are done for each byte.""",
+    """You take the smaller of the two rates as they are. Bytes per second become operations per
+    second by the operations that are done for each byte.""",
     move=lambda flops, nbytes, peak_flops, bandwidth: flops / bandwidth,
 )
 
@@ -545,8 +545,8 @@ fixed.fault(
 )
 fixed.fault(
     "masked lanes are still 0",
-    """A row of negative numbers gets 0: the lanes behind its end hold a number that is larger. Which
-    number is never the largest?""",
+    """A row of negative numbers gets 0: the lanes behind its end hold a number that is larger.
+    Which number is never the largest?""",
     fails=("ragged",),
     fill=0.0,
 )
@@ -580,8 +580,8 @@ def tried(candidate, *sizes):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test accepts every candidate, so it tests nothing. Call the candidate and compare what it
-    returns with what a copy has to be.
+    """Your test accepts every candidate, so it tests nothing. Call the candidate and compare what
+    it returns with what a copy has to be.
     """
     return True
 
@@ -596,16 +596,16 @@ def check_refuse(candidate):
 
 @checks("one whole block only", fails=("mutants",))
 def check_one_block(candidate):
-    """You try one length, which is exactly one block. Most mistakes of a kernel show where there are
-    several blocks, or where the last one is not full.
+    """You try one length, which is exactly one block. Most mistakes of a kernel show where there
+    are several blocks, or where the last one is not full.
     """
     return tried(candidate, (4, 4))
 
 
 @checks("only whole blocks", fails=("mutants",))
 def check_whole_blocks(candidate):
-    """Every length that you try is a multiple of the block. The last block is full there, and a kernel
-    that forgets the rest passes.
+    """Every length that you try is a multiple of the block. The last block is full there, and a
+    kernel that forgets the rest passes.
     """
     return tried(candidate, (4, 4), (16, 2))
 

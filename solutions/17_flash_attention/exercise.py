@@ -6,10 +6,10 @@
 # Exercise 7 is the kernel itself, in Triton, run by Triton's interpreter.
 #
 # Shapes: `L` queries, `S` keys with one value each, `E` elements in a query and in a key, `E_v` in a value.
-# `...` stands for any number of leading axes, such as batch and heads, or none.
+# `...` is any number of leading axes (batch, heads), possibly none.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 #
 # Triton has wheels for Linux on x86-64 only. On another machine do exercise 7 elsewhere, for example in a notebook in the cloud; all others work as they are.
 
@@ -513,7 +513,7 @@ probe.memory(*many, *oracles.forward_of(*many), probe.normal(3072, 64), 128, bel
 #
 # It must accept right candidates, and earns a share of the points for each wrong one that it rejects.
 # Most wrong ones pass a test with small random numbers, a length that fits and one tile. Think of what can go wrong *between* tiles, at the last one, on the diagonal, and with the second result.
-# Leave room for rounding. A candidate that raises an error on your inputs is wrong.
+# Allow for rounding. A candidate that raises an error is wrong.
 
 
 # %% nbgrader={"grade_id": "check_flash", "solution": true}
@@ -657,7 +657,7 @@ def flash_causal(query, key, value):
 
 
 # %% nbgrader={"grade_id": "flash_causal-by_hand", "grade": true, "points": 1}
-# The example of the text: the first entry of a query is 4, and 1/sqrt(16) makes 1 of it.
+# The example of the text: the first element of a query is 4, and 1/sqrt(16) makes 1 of it.
 probe = probes(flash_causal=flash_causal)
 asked, offered, handed = torch.zeros(3, 16), torch.zeros(3, 16), torch.zeros(3, 16)
 asked[:, 0] = 4.0
@@ -718,16 +718,16 @@ for tiles in (3, 2, 1):
 # %% [markdown]
 # ## 8. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
+# Use your functions or the numbers of the chapter. Write about 200 words; each part earns two points.
 #
 # 1. Measure the peak memory of `tiled_attention` and of attention in one line, for lengths from 256 to 4,096. How does each grow, and what remains of the difference in the backward pass?
-# 2. Count the bytes that a tile size of 64 and one of 128 *queries* read and write, for 4,096 positions of 64 entries in 16 bits. What limits the tile size, and what does the size of the *key* tile change?
+# 2. Count the bytes that a tile size of 64 and one of 128 *queries* read and write, for 4,096 positions of 64 elements in 16 bits. What limits the tile size, and what does the size of the *key* tile change?
 # 3. Your tiled attention is exact. Does it do fewer multiplications than the plain one, in the forward pass, in the backward pass, with a causal mask? Why is it faster on a GPU?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
 # 1. The plain one grows with the square of the length (four times as much for twice the length), the tiled one with the output, linearly. In the backward pass autograd keeps the weights of the plain one; the tiled backward pass keeps inputs, output and one number a row, and makes the weights again.
 # 2. Every tile of queries reads all keys and values: 4096/64 = 64 times 1 MiB, against 32 times with 128. Queries, output and log-sum-exp are moved once. The bytes depend on the tile of queries alone; the tile of keys changes how much must be on chip at once. The memory on chip limits both: queries, keys, values, output and scores of a tile must fit.
-# 3. Forward it does as many, and a few more for the corrections; backward more, since the scores are computed again (five products in place of four); with a causal mask about half, as tiles above the diagonal are skipped.
+# 3. Forward it does as many, and a few more for the corrections; backward more, since the scores are computed again (five products instead of four); with a causal mask about half, as tiles above the diagonal are skipped.
 # On a GPU the time goes into moving the table of scores to memory and back, not into multiplications; that traffic is what is saved.
 #
 # **Points**, one for each:

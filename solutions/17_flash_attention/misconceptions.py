@@ -32,7 +32,6 @@ def online(
     rescale=lambda total, top, shift: total * (top - shift).exp(),
     power=lambda block, shift: (block - shift[..., None]).exp(), start=lambda top: top,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     top = start(scores.new_full(scores.shape[:-1], -torch.inf))
     total = torch.zeros_like(top)
     for block in blocks(scores, block_size):
@@ -104,8 +103,8 @@ for finish, empty in ((ended, ()), (guarded, ("closed",))):
     )
     lse.fault(
         "the correction is upside down",
-        """Your sum is multiplied by e^(new - old), which is infinite in the first block and too large
-        later. It should become smaller.""",
+        """Your sum is multiplied by e^(new - old), which is infinite in the first block and too
+        large later. It should become smaller.""",
         fails=LSE if finish is guarded else None,
         rescale=lambda total, top, shift: total * (shift - top).exp(),
         finish=finish,
@@ -146,8 +145,8 @@ lse.fault(
 )
 lse.fault(
     "a block by its own maximum",
-    """The exponentials of a block use its own maximum, the sum uses the running one. Use the running
-    maximum for both.""",
+    """The exponentials of a block use its own maximum, the sum uses the running one. Use the
+    running maximum for both.""",
     fails=("values", "ragged", "large", "closed"),
     power=lambda block, shift: (block - block.amax(dim=-1, keepdim=True)).exp(),
 )
@@ -155,8 +154,8 @@ lse.fault(
 
 @lse("all blocks at once", fails=("memory",))
 def lse_whole(scores, block_size):
-    """Your numbers are right, but a tensor of the size of all scores is in memory. Keep one block at
-    a time.
+    """Your numbers are right, but a tensor of the size of all scores is in memory. Keep one block
+    at a time.
     """
     top = finite(scores.amax(dim=-1))
     return (scores - top[..., None]).exp().sum(dim=-1).log() + top
@@ -205,7 +204,6 @@ def flash(
     each=lambda mixture, total: mixture, finish=divided,
     logarithm=lambda top, total: top + total.log(),
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     length, keys = query.shape[-2], key.shape[-2]
     output = query.new_zeros(*query.shape[:-1], value.shape[-1])
     lses = query.new_zeros(query.shape[:-1])
@@ -355,7 +353,7 @@ for name, message, close, poisons in (
         True,
     ),
     (
-        "the future in place of the past",
+        "the future instead of the past",
         "Your mask keeps later keys and excludes earlier ones. It is turned round.",
         lambda s, i, j, *n: s.masked_fill(
             torch.arange(j, j + s.shape[-1]) < torch.arange(i, i + s.shape[-2])[:, None], -torch.inf
@@ -426,8 +424,8 @@ def all_but_last(length, size):
 
 fixed.fault(
     "both faults are still there",
-    """This is the broken code as it stands. Print the maximum and `rescale` after every tile, and the
-    positions that the loop reads.""",
+    """This is the broken code as it stands. Print the maximum and `rescale` after every tile, and
+    the positions that the loop reads.""",
     key_tiles=all_but_last,
     rescale_sum=kept,
     rescale_output=kept,
@@ -454,7 +452,6 @@ def kernel_flash(
     walk=lambda first, keys: range(0, min(first + B, keys), B), maximum=highest,
     power=lambda x: x.exp(), rescale_sum=shrunk, rescale_output=shrunk, finish=divided,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     output, keys = torch.zeros_like(query), len(key)
     for program in range(programs(len(query))):
         first = program * B
@@ -493,8 +490,8 @@ def causal_calls(draw):
 
 kernel.fault(
     "later tiles are read",
-    """Your numbers are right, but your programs also read tiles that none of their queries may attend
-    to. Stop at the last key of the tile's last query.""",
+    """Your numbers are right, but your programs also read tiles that none of their queries may
+    attend to. Stop at the last key of the tile's last query.""",
     fails=("skipped",),
     walk=lambda first, keys: range(0, keys, B),
 )
@@ -524,7 +521,8 @@ for place, least in (("all", 0), ("some", B)):
     rest = ("ragged", "large")
     kernel.fault(
         "the last keys are dropped",
-        "You never read the keys after the last whole tile. A tile that is not full is one more turn.",
+        """You never read the keys after the last whole tile. A tile that is not full is one more
+        turn.""",
         fails=("by_hand", *rest, "kernel") if place == "all" else rest,
         walk=lambda first, keys, least=least: range(
             0, max(min(first + B, keys) // B * B, min(least, keys)), B
@@ -578,7 +576,8 @@ for faults, tests, growing in (
 for faults in (tiled, kernel):
     faults.fault(
         "no running maximum",
-        "You take the exponentials of the scores themselves. Above about 88 they overflow in float32.",
+        """You take the exponentials of the scores themselves. Above about 88 they overflow in
+        float32.""",
         fails=("large",),
         maximum=lambda top, scores: torch.zeros_like(top),
     )
@@ -594,7 +593,6 @@ def kinds(
     every=lambda first_key, last_key, first_query, last_query: last_key <= first_query,
     arrange=lambda table: table,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     first_query = starts(query_length, query_tile)[:, None]
     first_key = starts(key_length, key_tile)
     edges = first_key, ends(first_key, key_length, key_tile)
@@ -664,8 +662,8 @@ tiles.fault(
 
 @tiles("the numbers of the tiles are compared")
 def kinds_by_number(query_length, key_length, query_tile, key_tile):
-    """You compare the numbers of two tiles. Tiles of queries and of keys may differ in size, and the
-    last ones are smaller: compare positions.
+    """You compare the numbers of two tiles. Tiles of queries and of keys may differ in size, and
+    the last ones are smaller: compare positions.
     """
     row = torch.arange(-(-query_length // query_tile))[:, None]
     column = torch.arange(-(-key_length // key_tile))
@@ -687,7 +685,6 @@ def back(
     to_query=with_scale, to_key=with_scale,
     to_value=lambda weights, grad_scores, rows, scale: weights.mT @ rows,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     scale = query.shape[-1] ** -0.5
     mean = mean_of(grad_output, output)
     grads = [torch.zeros_like(part) for part in (query, key, value)]
@@ -753,8 +750,8 @@ for name, weigh in (
 ):
     backward.fault(
         name,
-        """Your weights are made from one tile alone, which does not know the sum of its row. Use the
-        log-sum-exp that the forward pass kept.""",
+        """Your weights are made from one tile alone, which does not know the sum of its row. Use
+        the log-sum-exp that the forward pass kept.""",
         fails=BACK,
         weigh=weigh,
     )
@@ -832,13 +829,17 @@ def case(candidate, tile_size, is_causal=False, size=1.0):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test always says True. Call the candidate, and compare its answer with your own numbers."""
+    """Your test always returns True. Call the candidate, and compare its answer with your own
+    numbers.
+    """
     return True
 
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test says False even for a right answer. Check the room for rounding, and your return."""
+    """Your test returns False even for a right answer. Check the room for rounding, and your
+    return.
+    """
     return False
 
 

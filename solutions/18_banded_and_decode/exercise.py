@@ -5,10 +5,10 @@
 # All of it is plain PyTorch. The tests compare it with the ordinary formula and measure its memory.
 #
 # Shapes: `L` positions, `S` keys, `E` elements in a query and in a key, `E_v` in a value.
-# `...` stands for any number of leading axes, such as batch and heads, or none.
+# `...` is any number of leading axes (batch, heads), possibly none.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
@@ -504,7 +504,7 @@ for pieces in (2, 3, 5, 9):
 #
 # It must accept right candidates, and earns a share of the points for each wrong one that it rejects.
 # Most wrong ones pass a test with one text, one head and pages in their order. Think of what can go wrong with a table, a length and a group of heads.
-# Leave room for rounding. A candidate that raises an error on your inputs is wrong.
+# Allow for rounding. A candidate that raises an error is wrong.
 
 
 # %% nbgrader={"grade_id": "check_paged", "solution": true}
@@ -584,9 +584,9 @@ probe.judges(
 # %% [markdown]
 # ## 7. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
+# Use your functions or the numbers of the chapter. Write about 200 words; each part earns two points.
 #
-# 1. A model has 32 query heads, 8 heads of keys and 128 entries a head, in 16 bits. How many bytes does one layer read for one new token after 16,384 tokens, how many operations does it do with them, and what limits its speed on an H100? What would 32 heads of keys change?
+# 1. A model has 32 query heads, 8 heads of keys and 128 elements a head, in 16 bits. How many bytes does one layer read for one new token after 16,384 tokens, how many operations does it do with them, and what limits its speed on an H100? What would 32 heads of keys change?
 # 2. The keys of that layer are read by 8 programs, then by 128. What stays the same, what is added, and by which rule are the parts joined? What goes wrong if the parts are averaged?
 # 3. A server has pages of 16 tokens and could use pages of 256. What is an advantage of each? Measure or calculate the unused share for texts of about 400 tokens.
 

@@ -19,7 +19,6 @@ def band(
     other=lambda rows, away, length: rows + away, score=product, reach=lambda half: half,
     sees=lambda away, most: True, hole=-torch.inf, finish=lambda band, half: band,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     length = query.shape[-2]
     result = query.new_full((*query.shape[:-1], 2 * half + 1), hole)
     rows = torch.arange(length)
@@ -73,7 +72,7 @@ for name, message, score in (
     ("scaled", "They are not scaled here.", lambda q, k: product(q, k) / q.shape[-1] ** 0.5),
     ("averaged", "You take a mean: take the sum.", lambda q, k: (q * k).mean(-1)),
     (
-        "distances in place of products",
+        "distances instead of products",
         "Yours are squared distances.",
         lambda q, k: (q - k).square().sum(-1),
     ),
@@ -172,7 +171,6 @@ def window(
     hide=lambda scores, near: scores.masked_fill(~near, -torch.inf), join=torch.cat,
     sum_of=lambda scores, size: scores, row=lambda i, first: i, column=lambda j, start: j,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     length, outputs, lses = query.shape[-2], [], []
     for first in tiles(length, tile_size):
         last = min(first + tile_size, length)
@@ -336,7 +334,7 @@ for name, told, fails, steps in (
         {"sum_of": lambda scores, size: scores * size**0.5},
     ),
     (
-        "the sum in place of its logarithm",
+        "the sum instead of its logarithm",
         "the sum of the exponentials",
         NUMBERS,
         {"logarithm": lambda scores: scores.exp().sum(-1)},
@@ -348,7 +346,7 @@ for name, told, fails, steps in (
         {"logarithm": lambda s: s.logsumexp(-1) - (s > -torch.inf).sum(-1).to(s).log()},
     ),
     (
-        "the largest score in place of the log-sum-exp",
+        "the largest score instead of the log-sum-exp",
         "the largest score of the row",
         ("by_hand", "values", "ragged", "skips"),
         {"logarithm": lambda scores: scores.amax(-1)},
@@ -380,7 +378,6 @@ def merge(
     weigh=lambda shares, total: shares / total.masked_fill(total == 0, 1.0),
     axis=0, logarithm=natural, power=torch.exp,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     shift = guard(maximum(lses))
     shares = power(lses - shift)
     weights = weigh(shares, shares.sum(axis, keepdim=bool(axis)))
@@ -453,8 +450,8 @@ merging.fault(
 )
 merging.fault(
     "the largest piece alone",
-    """The shares of the pieces are e^(their lse - the joined lse), and sum to one. You keep only the
-    largest piece, in both results.""",
+    """The shares of the pieces are e^(their lse - the joined lse), and sum to one. You keep only
+    the largest piece, in both results.""",
     power=lambda x: (x == 0).to(x.dtype),
 )
 merging.fault(
@@ -490,13 +487,13 @@ for name, told, logarithm in (
         lambda lses, shift, total: torch.where(total > 0, shift + total.log2(), -torch.inf),
     ),
     (
-        "the sum in place of its logarithm",
+        "the sum instead of its logarithm",
         "the sum of the exponentials",
         lambda lses, shift, total: natural(lses, shift, total).exp(),
     ),
     (
         "a log-sum-exp of 0 without a key",
-        "0 where no piece has a key, in place of minus infinity",
+        "0 where no piece has a key, instead of minus infinity",
         lambda lses, shift, total: torch.where(total > 0, natural(lses, shift, total), 0.0),
     ),
 ):
@@ -526,7 +523,6 @@ def paged(
     slot_of=lambda slot, size: slot, mix=lambda scores, value, size: scores.softmax(0) @ value,
     clean=lambda cache: cache, place=lambda j, size, used: divmod(j, size),
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     output = query.new_full((*query.shape[:2], value_cache.shape[-1]), empty)
     key_cache, value_cache = clean(key_cache), clean(value_cache)
     page_size, kv_heads = key_cache.shape[1:3]
@@ -798,7 +794,6 @@ def split(
     shares_of=lambda lses, sizes: lses.softmax(0), part_sum=lambda scores: scores.logsumexp(-2),
     values_of=lambda part, count: part,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     outputs, lses, sizes = [], [], []
     for part in parts_of(key.shape[-2], pieces):
         keys = key[..., part, :]
@@ -928,7 +923,7 @@ def case(candidate, lengths=(7, 3), page_size=4, heads=2, group=2, shuffled=True
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test always says True. Call the candidate and compare its answer with your numbers."""
+    """Your test always returns True. Call the candidate and compare its answer with your numbers."""
     return True
 
 

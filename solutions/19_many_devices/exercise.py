@@ -6,10 +6,10 @@
 # There is only one process: a *list* with one entry for each device stands for the devices, and its entry `r` is what device `r` holds. The numbers are those of a real ring.
 #
 # Shapes: `P` devices; a shard of `l` queries, keys and values, with `E` elements in a query and in a key and `E_v` in a value.
-# `...` stands for any number of leading axes, such as batch and heads, or none.
+# `...` is any number of leading axes (batch, heads), possibly none.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
@@ -303,7 +303,7 @@ probe.equals(
 #
 # It must accept right candidates, and earns a share of the points for each wrong one that it rejects.
 # Most wrong ones pass a test with two equal devices. Think of what two devices cannot show, and of what the mask means across devices.
-# Leave room for rounding. A candidate that raises an error on your inputs is wrong.
+# Allow for rounding. A candidate that raises an error is wrong.
 
 
 # %% nbgrader={"grade_id": "check_ring", "solution": true}
@@ -365,7 +365,7 @@ probe.judges(
 HARD = (
     *("the blocks are averaged", "the last block never comes", "blocks skip a device"),
     *("the mask is ignored", "each block has its own mask", "no maximum", "no scale"),
-    *("all shards are taken as equally long", "the larger log-sum-exp in place of both"),
+    *("all shards are taken as equally long", "the larger log-sum-exp instead of both"),
     *("the diagonal is masked, except for the first position",),
 )
 rings = probe.catalogue.of("ring_attention")
@@ -379,7 +379,7 @@ probe.judges(
 # %% [markdown]
 # ## 6. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
+# Use your functions or the numbers of the chapter. Write about 200 words; each part earns two points.
 #
 # 1. Eight devices hold a causal sequence in contiguous runs. Which share of the pairs does the device with the most work compute, which the one with the least? How much faster would a zigzag ring be, if every step waits for the slowest device?
 # 2. How do the bytes that a device sends in a ring and in an exchange of heads change when the number of devices is doubled and the sequence stays as it is? What forbids the exchange for a model with 8 heads of keys?

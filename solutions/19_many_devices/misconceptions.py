@@ -23,7 +23,6 @@ def zigzag(
     length, world_size, *, right=lambda runs, world_size: runs[world_size:].flip(0),
     order=lambda left, right: (left, right), arrange=lambda table: table,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     runs = torch.arange(length).reshape(2 * world_size, -1)
     left = runs[:world_size]
     return arrange(torch.cat(order(left, right(runs, world_size)), dim=1))
@@ -103,7 +102,6 @@ def ring(
     scaled=lambda scores, query, value: scores * query.shape[-1] ** -0.5, join=merge,
     arrange=lambda outputs: outputs,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     world_size, outputs = len(query_shards), []
     lengths = [shard.shape[-2] for shard in key_shards]
     for rank, query in enumerate(query_shards):
@@ -171,7 +169,7 @@ for name, message, fails, join in (
         lambda outputs, lses: (merge(outputs, lses)[0], lses[1]),
     ),
     (
-        "the larger log-sum-exp in place of both",
+        "the larger log-sum-exp instead of both",
         "Yours is the larger of the two.",
         RING,
         lambda outputs, lses: merge(outputs, lses, total=lambda x: x.amax(0)),
@@ -316,8 +314,9 @@ rings.fault(
 
 
 def rescaled(query_shards, key_shards, value_shards, is_causal, total, output, each=False):
-    """With a running maximum in place of a log-sum-exp: ``total`` and ``output`` say what is rescaled,
-    ``each`` whether each step divides."""
+    """With a running maximum instead of a log-sum-exp: ``total`` and ``output`` say what is
+    rescaled, ``each`` whether each step divides.
+    """
     results, starts = [], [0]
     for shard in query_shards:
         starts.append(starts[-1] + shard.shape[-2])
@@ -348,8 +347,8 @@ def ring_output_kept(query_shards, key_shards, value_shards, is_causal=False):
 
 @rings("divided again at every step", fails=RING[1:])
 def ring_divided(query_shards, key_shards, value_shards, is_causal=False):
-    """You divide the result so far at each step, earlier blocks again and again. Divide once, at the
-    end.
+    """You divide the result so far at each step, earlier blocks again and again. Divide once, at
+    the end.
     """
     return rescaled(query_shards, key_shards, value_shards, is_causal, True, True, each=True)
 
@@ -378,7 +377,6 @@ def exchange(
     senders=lambda parts: parts, pick=lambda parts, rank: [part[rank] for part in parts],
     arrange=lambda results: results, glue=lambda pieces: torch.cat(pieces, dim=1),
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     world_size = len(shards)
     parts = senders([cut(shard, world_size) for shard in shards])
     return arrange([glue(pick(parts, rank)) for rank in range(world_size)])
@@ -469,13 +467,13 @@ def exchange_nothing(shards):
     return [shard.clone() for shard in shards]
 
 
-@swapped("a view in place of an exchange")
+@swapped("a view instead of an exchange")
 def exchange_view(shards):
     """You reshape what each device has. It needs what the other devices have."""
     return [s.reshape(s.shape[0] // len(shards), -1, s.shape[2]) for s in shards]
 
 
-@swapped("devices in place of heads")
+@swapped("devices instead of heads")
 def exchange_joined(shards):
     """You join the shards along the heads and cut that. Cut along the heads, join along positions."""
     count = shards[0].shape[0] // len(shards)
@@ -490,7 +488,6 @@ def average(
     gradients, counts, *, keep=lambda count: count > 0,
     weigh=lambda count, counts: count / sum(counts),
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     parts = [g * weigh(n, counts) for g, n in zip(gradients, counts, strict=True) if keep(n)]
     return torch.stack(parts).sum(dim=0)
 
@@ -506,8 +503,8 @@ def average_calls(draw):
 
 fixed.fault(
     "both faults are still there",
-    """This is the broken code as it stands. Compute the example of the text by hand, and ask what NaN
-    becomes in a mean.""",
+    """This is the broken code as it stands. Compute the example of the text by hand, and ask what
+    NaN becomes in a mean.""",
     fails=("uneven", "nothing"),
     keep=lambda count: True,
     weigh=lambda count, counts: 1 / len(counts),
@@ -585,7 +582,7 @@ def case(candidate, lengths, is_causal=False, size=1.0):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test always says True. Call the candidate and compare its answer with your numbers."""
+    """Your test always returns True. Call the candidate and compare its answer with your numbers."""
     return True
 
 

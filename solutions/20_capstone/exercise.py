@@ -6,7 +6,7 @@
 # Results are plain numbers, one for each seed; larger ones are better. `hero` is what the claim praises, `control` is what it is compared with.
 # All arguments and results are numbers, lists and dictionaries.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import math
@@ -417,7 +417,7 @@ def my_run(way, setting, seed):
 def my_record():
     ### BEGIN SOLUTION
     return {
-        "claim": "On cosines a fixed factor of 10 loses at most 0.02 of accuracy against a learned one.",
+        """claim""": "On cosines a fixed factor of 10 loses at most 0.02 of accuracy against a learned one.",
         "hero": "factor 10",
         "control": "learned factor",
         "seeds": [0, 1, 2, 3, 4, 5],

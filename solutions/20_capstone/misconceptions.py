@@ -191,7 +191,7 @@ for name, steps in (
     )
 
 
-@signs("a bell in place of the count")
+@signs("a bell instead of the count")
 def sign_normal(differences):
     """You take the normal approximation. With five seeds it is far from the exact sum."""
     plus, minus = counts(differences)
@@ -490,7 +490,9 @@ def compared(
     hero_validation, hero_test, control_validation, control_test, *, score=median, by=0,
     first=True, control_at=None, order=lambda row: row, report=1,
 ):  # fmt: skip
-    """The right answer: each side by the best ``score`` of table ``by``, of which ``report`` counts."""
+    """The right answer: each side by the best ``score`` of table ``by``, of which ``report``
+    counts.
+    """
 
     def best_of(*tables, score=score):
         scores = [score(row) for row in tables[by]]
@@ -530,8 +532,8 @@ def comparison_calls(draw):
 
 fixed.fault(
     "all faults are still there",
-    """This is the broken code as it stands. Ask of each line: by what is the setting chosen, and which
-    seed is subtracted from which?""",
+    """This is the broken code as it stands. Ask of each line: by what is the setting chosen, and
+    which seed is subtracted from which?""",
     score=max,
     by=1,
     control_at=lambda hero, best_of, table: 0,
@@ -544,7 +546,7 @@ fixed.fault(
     order=sorted,
 )
 fixed.fault(
-    "validation in place of test",
+    "validation instead of test",
     "You choose rightly, and subtract the validation results. Report the test results.",
     report=0,
 )
@@ -629,7 +631,7 @@ def agrees(candidate, cases):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test always says True. Call the candidate and compare its answer with your verdicts."""
+    """Your test always returns True. Call the candidate and compare its answer with your verdicts."""
     return True
 
 
@@ -669,7 +671,7 @@ def check_four(candidate):
     )
 
 
-@checks("the median in place of the rule")
+@checks("the median instead of the rule")
 def check_median(candidate):
     """You compare with the sign of the median, which rejects right rules. Use the table's verdicts."""
     lists = ([0.2, 0.1, 0.3, 0.2, 0.4], [-0.1, -0.2, -0.1, -0.3, -0.2], [0.3, -0.2, 0.1])
@@ -855,7 +857,6 @@ def trained(
     *, as_way=lambda way: way, rate=lambda setting: setting, start=lambda seed: seed, steps=60,
     score=share, finish=lambda validation, test: [validation, test],
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces some of them."""
     way, seed = as_way(way), start(seed)
     generator = torch.Generator().manual_seed(seed)
     query, key = torch.randn(2, 32, 4, generator=generator)
@@ -928,12 +929,12 @@ runs.fault(
     steps=15,
 )
 runs.fault(
-    "errors in place of hits",
+    "errors instead of hits",
     "Your run returns the share of mistakes. In a record larger numbers are better.",
     score=lambda logits, numbers: 1 - share(logits, numbers),
 )
 runs.fault(
-    "a percentage in place of a share",
+    "a percentage instead of a share",
     "Your run returns a percentage, and your record has shares. Use one unit.",
     score=lambda logits, numbers: 100 * share(logits, numbers),
 )
@@ -943,7 +944,7 @@ runs.fault(
     finish=lambda validation, test: test,
 )
 runs.fault(
-    "tensors in place of numbers",
+    "tensors instead of numbers",
     "Your run returns tensors. Return plain numbers: .item() makes one.",
     finish=lambda validation, test: [torch.tensor(validation), torch.tensor(test)],
 )

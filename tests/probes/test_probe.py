@@ -55,7 +55,7 @@ def test_a_value_done_by_hand_needs_no_oracle_and_names_mistakes():
     probe = softmax_probe(right, oracle=None)
     assert probe.gives(half, flat) is None
     assert probe.gives(torch.ones(1, 2), flat, dim=0) is None
-    assert "entries differ" in str(failure(probe.gives, half, torch.tensor([[0.0, 1.0]])))
+    assert "elements differ" in str(failure(probe.gives, half, torch.tensor([[0.0, 1.0]])))
     wide = str(failure(probe.gives, half.double(), flat))
     assert "expected dtype torch.float64, got torch.float32" in wide
     wrong = softmax_probe(lambda scores, dim=-1: torch.special.expit(scores), oracle=None)

@@ -45,7 +45,7 @@ def told(answer, install):
 
 @pytest.mark.parametrize(("answer", "name"), [
     (lambda q, k, v: (q @ k.mT / 4).softmax(-1) @ v, "applied twice (the step `score`)"),
-    (lambda q, k, v: (q @ q.mT / 2).softmax(-1) @ v, "`query` in place of `key`"),
+    (lambda q, k, v: (q @ q.mT / 2).softmax(-1) @ v, "`query` instead of `key`"),
     (lambda q, k, v: (q @ k.mT / 2).softmax(-2) @ v, "along another axis (`weights`)"),
     (lambda q, k, v: (q @ k.mT / 2).exp() @ v, "not divided by their sum (`weights`)"),
     (lambda q, k, v: (q @ k.mT / 2).softmax(-1).mT @ v, "transposed (the step `mix`)"),
@@ -121,7 +121,7 @@ def named(members, name, answer, right, install):
     (lambda work, moved, speed: min(speed, work / moved * 3 + 1), None),  # two changes
     (lambda work, moved, speed: min(speed, work / (moved * 3 - 1)), "plus and minus exchanged"),
     (lambda work, moved, speed: min(speed, work / moved * 3), None),
-    (lambda work, moved, speed: max(speed, work / (moved * 3 + 1)), "the largest in place of"),
+    (lambda work, moved, speed: max(speed, work / (moved * 3 + 1)), "the largest instead of"),
     (lambda work, moved, speed: 2.5, None),
 ])  # fmt: skip
 def test_a_single_number_has_small_changes_too(answer, name, install):
@@ -206,9 +206,9 @@ def ordered(x):
 @pytest.mark.parametrize(
     "change",
     [
-        "the smallest in place of the largest (`best`)",
+        "the smallest instead of the largest (`best`)",
         "moved to the other side (`late`)",
-        "divided in place of a root (the result)",
+        "divided instead of a root (the result)",
         "a condition is turned round (the result)",
     ],
 )
