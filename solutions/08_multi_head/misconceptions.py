@@ -325,7 +325,7 @@ sinus.fault(
 )
 sinus.fault(
     "divided by the number of pairs",
-    "Your exponent is twice too large: a step of 2 is already a doubling.",
+    "Your exponent is twice the right one. The formula has 2i over the width, and i counts pairs.",
     power=lambda i, d: -4 * i / d,
 )
 sinus.fault(
@@ -494,7 +494,7 @@ with_pairs(
 )
 with_pairs(
     "twice the exponent",
-    "Your exponent is twice too large: a step of 2 is already a doubling.",
+    "Your exponent is twice the right one. The formula has 2i over the width, and i counts pairs.",
     power=lambda i, e: -4 * i / e,
 )
 rope.fault(
