@@ -380,7 +380,7 @@ for name, message, rows in (
 ):
     location.fault(name, message, fails=("short_source",), rows=rows)
 location.fault(
-    "places count from one",
+    "positions count from 1",
     "You use rows 1 to S. Positions count from 0, so use rows 0 to S - 1.",
     rows=lambda weight, count: weight[1 : count + 1],
 )
@@ -442,7 +442,7 @@ def local_m_calls(draw):
 
 
 local_m.fault(
-    "cut after the softmax",
+    "masked after the softmax",
     """You set the weights outside the window to zero after the softmax, so rows sum to less than
     one. Mask the scores before it.""",
     weigh=lambda scores, mask: scores.softmax(-1) * mask,
@@ -581,7 +581,7 @@ local_p.fault(
     weigh=lambda scores, window, real: soft(scores, real),
 )
 local_p.fault(
-    "cut after the softmax",
+    "masked after the softmax",
     """You apply the window after a softmax over all real positions, so the weights inside are too
     small.""",
     weigh=lambda scores, window, real: soft(scores, real) * window,
@@ -599,7 +599,7 @@ local_p.fault(
     centre=torch.detach,
 )
 local_p.fault(
-    "places count from one",
+    "positions count from 1",
     "Your windows are one position too far left. Positions count from 0.",
     centre=lambda position: position - 1,
 )
