@@ -442,12 +442,12 @@ def smooth_calls(draw):
 
 smooth.fault(
     "the two parts are exchanged",
-    "You exchange $\varepsilon$ and $1 - \varepsilon$. The right token gets $1 - \varepsilon$.",
+    "You exchange $\\varepsilon$ and $1 - \\varepsilon$. The right token gets $1 - \\varepsilon$.",
     mix=lambda right, logs, e, words: mixture(right, logs, 1 - e, words),
 )
 smooth.fault(
     "the right token gets no share of the rest",
-    "You spread $\varepsilon$ over the other tokens only. The inner sum includes the right one.",
+    "You spread $\\varepsilon$ over the other tokens only. The inner sum includes the right one.",
     mix=lambda right, logs, e, words: (
         (1 - e) * right + e * (logs.sum(-1) - right) / (logs.shape[-1] - 1)
     ),
@@ -465,7 +465,7 @@ smooth.fault(
 )
 smooth.fault(
     "the right token keeps its whole share",
-    "You leave out the factor $1 - \varepsilon$ of the first term.",
+    "You leave out the factor $1 - \\varepsilon$ of the first term.",
     mix=lambda right, logs, e, words: right + e * logs.mean(-1),
 )
 smooth.fault(
