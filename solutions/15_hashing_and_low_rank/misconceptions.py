@@ -455,7 +455,7 @@ linear.fault(
     norm=lambda found, q, total: found / total.sum(-1, keepdim=True),
 )
 linear.fault(
-    "the memory that is given is ignored",
+    "the given memory is ignored",
     "You start from zeros. Start from `memory` and `total`.",
     fails=("goes_on", "gradient"),
     begin=lambda memory, total: (0 * memory, 0 * total),
@@ -620,7 +620,7 @@ delta.fault(
     keys=lambda key: key / key.norm(dim=-1, keepdim=True),
 )
 delta.fault(
-    "the memory that is given is ignored",
+    "the given memory is ignored",
     "You start from a memory of zeros. Start from `memory`.",
     fails=("values", "gradient"),
     begin=lambda memory: 0 * memory,
