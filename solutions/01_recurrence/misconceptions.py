@@ -60,7 +60,7 @@ for late, join in (
 ):
     rnn.fault(
         f"{late} added after the tanh",
-        f"You add the {late} to the state, so it can leave (-1, 1). Where does the bracket close?",
+        f"You add the {late} to the state, so it can leave (-1, 1). It belongs inside the tanh.",
         fails=("biases", "gradient"),
         join=join,
     )
@@ -270,8 +270,8 @@ for added, mix in (
 ):
     gru.fault(
         f"the {added} is added in full",
-        f"""You add the {added} without its factor, so the sum can exceed 1. What do z and 1 - z add
-        up to, and which one belongs to what?""",
+        f"""You add the {added} without its factor, so the sum can exceed 1. See the
+        formula.""",
         mix=mix,
     )
 gru.fault(

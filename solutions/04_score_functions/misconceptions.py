@@ -303,7 +303,7 @@ cosine.fault(
 for told, at in (("queries", 0), ("keys", 1)):
     cosine.fault(
         f"only the {told} are normalised",
-        f"You divide by the lengths of the {told} alone. Both lengths have to be divided out.",
+        f"You divide by the lengths of the {told} alone. Divide by both lengths.",
         join=lambda *sizes, at=at: sizes[at],
     )
 cosine.fault(

@@ -299,7 +299,7 @@ others.fault(
 for found, count in (("NaN", lambda draws: draws - 1), ("zero", lambda draws: max(draws - 1, 1))):
     others.fault(
         f"one draw alone gives {found}",
-        f"A single draw gives {found}. The contract asks for an error: there are no others.",
+        f"You return {found} for a single draw. The contract asks for an error.",
         fails=("alone",),
         count=count,
     )

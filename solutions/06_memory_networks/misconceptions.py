@@ -324,7 +324,7 @@ chase.fault(
 for found, stay in (("0", lambda here, first: 0), ("the start", lambda here, first: first)):
     chase.fault(
         f"{found} where no pointer leaves",
-        f"Where no pointer leaves you continue at {found}. The contract asks to stay.",
+        f"If a symbol has no pointer, you continue at {found}. It should stay.",
         fails=("dead_ends",),
         stay=stay,
     )

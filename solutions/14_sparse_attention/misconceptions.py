@@ -465,7 +465,7 @@ for name, message, offsets in (
 ):
     bands.fault(
         name,
-        f"Your window is too small. {message} It has `half_width` keys on each side of the query.",
+        f"Your window is too small. {message} It needs `half_width` keys on each side.",
         steps=offsets,
         **NUMBERS,
     )
@@ -613,7 +613,7 @@ for what, taken in (
 ):
     globals_.fault(
         f"{what} in the global rows",
-        f"Your global rows use {what}. They have projections of their own.",
+        f"Your global rows use {what}. They have their own projections.",
         wide=taken,
     )
 globals_.fault(

@@ -489,7 +489,7 @@ for whose, mapped in (("query", (True, False)), ("key", (False, True)), ("both",
         linear.fault(
             f"{kind} on {whose}: a feature map too many",
             f"""You apply {kind} to {"query and key" if whose == "both" else f"the {whose}"}. Query and key
-            are features already: the map was applied before, to both alike.""",
+            are already features.""",
             fails=NUMBERS[1:] if whose == "query" else NUMBERS,
             features=lambda query, key, mapped=mapped, phi=phi: tuple(
                 phi(x) if chosen else x for x, chosen in zip((query, key), mapped, strict=True)

@@ -101,7 +101,7 @@ for finish, empty in ((ended, ()), (guarded, ("closed",))):
         finish=finish,
     )
     lse.fault(
-        "the correction is upside down",
+        "the rescaling is inverted",
         "You multiply the sum by e^(new - old). Multiply it by e^(old - new).",
         fails=LSE if finish is guarded else None,
         rescale=lambda total, top, shift: total * (shift - top).exp(),
@@ -129,7 +129,7 @@ for name, message, ending in (
 ):
     lse.fault(
         name,
-        f"The end of your function is not the log-sum-exp, max + log(sum of e^(s - max)). {message}",
+        f"Your result is not max + log(sum of e^(s - max)). {message}",
         finish=ending,
         **ALL,
     )
@@ -365,7 +365,7 @@ for name, message, close, poisons in (
     for shifted in (finite, lambda new: new) if poisons else (finite,):
         tiled.fault(
             name,
-            f"{message} Query i attends to the keys 0 to i of the whole sequence.",
+            f"{message} Query i attends to keys 0 to i of the whole sequence.",
             fails=("causal",) if shifted is finite or "right" in name else ("causal", "memory"),
             close=close,
             shifted=shifted,
@@ -548,13 +548,12 @@ for faults, tests, growing in (
     ):
         faults.fault(
             what,
-            f"""The maximum grows, and {what}. Sum and output were both made with the old maximum: multiply
-            each by e^(old - new).""",
+            f"""When the maximum grows, {what}. Multiply both sum and output by e^(old - new).""",
             fails=growing,
             **steps,
         )
     faults.fault(
-        "the correction is upside down",
+        "the rescaling is inverted",
         "You multiply by e^(new - old). Multiply by e^(old - new).",
         rescale_sum=overturned,
         rescale_output=overturned,
@@ -757,7 +756,7 @@ for name, to_value in (
 ):
     backward.fault(
         f"the gradient of the value by {name}",
-        f"You multiply dO by {name}. The weights themselves mix the values: multiply by P.",
+        f"You multiply dO by {name}. Multiply dO by P.",
         fails=BACK,
         to_value=to_value,
     )
@@ -768,7 +767,7 @@ for of, plain in (
 ):
     backward.fault(
         f"no scale in the {of}",
-        f"The scores are scaled, and your {of} lack that factor. It belongs to both, dQ and dK.",
+        f"The scale is missing in the {of}. It belongs to both dQ and dK.",
         fails=BACK[1:],
         **plain,
     )

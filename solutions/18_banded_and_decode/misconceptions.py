@@ -43,15 +43,15 @@ def band_calls(draw):
 
 
 for name, message, column in (
-    ("the columns are reversed", "Yours are reversed.", lambda half, away: half - away),
+    ("the columns are reversed", "Your columns are reversed.", lambda half, away: half - away),
     (
         "both sides in one column",
-        "Yours depends on how far away the key is, not on its side.",
+        "You put both sides into one column.",
         lambda half, away: half + abs(away),
     ),
     (
         "the columns are shifted by one",
-        "Yours are shifted round by one.",
+        "Your columns are shifted by one.",
         lambda half, away: (half + away + 1) % (2 * half + 1),
     ),
 ):
@@ -69,14 +69,18 @@ for name, hole in (("zero", 0.0), ("NaN", math.nan), ("a large negative number",
         hole=hole,
     )
 for name, message, score in (
-    ("scaled", "They are not scaled here.", lambda q, k: product(q, k) / q.shape[-1] ** 0.5),
-    ("averaged", "You take a mean: take the sum.", lambda q, k: (q * k).mean(-1)),
+    ("scaled", "You scale them.", lambda q, k: product(q, k) / q.shape[-1] ** 0.5),
+    ("averaged", "You take means.", lambda q, k: (q * k).mean(-1)),
     (
         "distances instead of products",
         "Yours are squared distances.",
         lambda q, k: (q - k).square().sum(-1),
     ),
-    ("half precision", "Keep the dtype.", lambda q, k: product(q.half(), k.half()).to(q.dtype)),
+    (
+        "half precision",
+        "You compute them in half precision.",
+        lambda q, k: product(q.half(), k.half()).to(q.dtype),
+    ),
 ):
     banded.fault(
         name,
@@ -86,32 +90,33 @@ for name, message, score in (
     )
 banded.fault(
     "one column too few",
-    "Your band has 2 * half columns. It has `half` on each side, and one for the query's own key.",
+    """Your band has 2 * half columns. It should have `half` on each side, and one for the query's
+    own key.""",
     fails=BAND,
     finish=lambda band, half: band[..., : 2 * half],
 )
 banded.fault(
     "the keys fill each row from its left",
-    "Your row begins with the first key that exists. Each column stands for one distance.",
+    "Your rows begin with the first existing key. Each column is for one distance.",
     fails=BAND,
     finish=lambda band, half: torch.stack(
         [row.roll(min(i - half, 0), -1) for i, row in enumerate(band.unbind(-2))], -2
     ),
 )
 for name, message, steps in (
-    ("the query's own key is missing", "Distance 0 counts.", {"sees": lambda away, most: away}),
+    ("the query's own key is missing", "Distance 0 is missing.", {"sees": lambda away, most: away}),
     (
         "every column is empty",
-        "Write the products into the band: what is added to minus infinity is lost.",
+        "Write the products into the band: adding them to minus infinity has no effect.",
         {"sees": lambda away, most: False},
     ),
     (
         "only keys before the query",
-        "Later keys belong to it as well.",
+        "Later keys are missing.",
         {"sees": lambda away, most: away <= 0},
     ),
     (
-        "one turn too few",
+        "one pass too few",
         "Your loop ends before its last distance: a range excludes its end.",
         {"sees": lambda away, most: away < most},
     ),
@@ -124,13 +129,13 @@ for name, message, steps in (
         **steps,
     )
 for name, other in (
-    ("the text is a ring", lambda rows, away, length: (rows + away) % length),
+    ("the text wraps around", lambda rows, away, length: (rows + away) % length),
     ("the key at the edge is repeated", lambda rows, away, size: (rows + away).clamp(0, size - 1)),
 ):
     banded.fault(
         name,
-        """Before the first key and after the last one, you use other keys. No key is there: the
-        column is minus infinity.""",
+        """You use other keys before the first and after the last one. Those columns are minus
+        infinity.""",
         fails=BAND,
         other=other,
     )
@@ -139,14 +144,14 @@ banded.detached(fails=("gradient",))
 
 @banded("queries and keys exchanged", fails=BAND)
 def band_exchanged(query, key, half):
-    """Your row i holds the products of key i with nearby queries. A row belongs to a query."""
+    """Your row i has the products of key i with queries. A row belongs to a query."""
     return band(key, query, half)
 
 
-@banded("the whole table is built", fails=("memory",))
+@banded("the full matrix is built", fails=("memory",))
 def band_of_table(query, key, half):
-    """Your numbers are right, but all L times L products are in memory. Compute the diagonals that
-    are asked for.
+    """Your values are right, but you build all L × L products. Compute only the diagonals of the
+    band.
     """
     place = torch.arange(query.shape[-2])[:, None] + torch.arange(-half, half + 1)
     inside = (place >= 0) & (place < len(place))
@@ -202,8 +207,8 @@ def window_calls(draw):
 
 
 for name, message, steps in (
-    ("one key too many", "Yours has W + 1.", {"reach": lambda size: size + 1}),
-    ("one key too few", "Yours has W - 1.", {"reach": lambda size: max(size - 1, 1)}),
+    ("one key too many", "Yours has W + 1 keys.", {"reach": lambda size: size + 1}),
+    ("one key too few", "Yours has W - 1 keys.", {"reach": lambda size: max(size - 1, 1)}),
     (
         "the start of the window is one key late",
         "You leave out the oldest key of a tile's first query.",
@@ -222,7 +227,7 @@ for name, message, steps in (
     ),
     (
         "no left edge inside a tile",
-        "Later queries of a tile attend to all keys that the first one needs.",
+        "Later queries of a tile attend to all keys of the tile's first query.",
         {"seen": lambda away, reach, after: away >= -after},
     ),
     (
@@ -244,17 +249,17 @@ for name, message, steps in (
         },
     ),
     (
-        "queries are counted in the tile",
+        "queries counted within the tile",
         "Your mask counts queries from 0 in each tile.",
         {"row": lambda i, first: i - first},
     ),
     (
-        "keys are counted from the start of the slice",
+        "keys counted within the slice",
         "Your mask counts keys from 0 in each slice.",
         {"column": lambda j, start: j - start},
     ),
     (
-        "queries and keys are counted from 0",
+        "queries and keys counted within the tile",
         "Your mask counts queries and keys from 0 in each tile.",
         {"row": lambda i, first: i - first, "column": lambda j, start: j - start},
     ),
@@ -271,7 +276,7 @@ for name, message, steps in (
         **steps,
     )
 for name, message, score in (
-    ("no scale", "Yours are plain products.", lambda q, k, v: q @ k.mT),
+    ("no scale", "You do not scale them.", lambda q, k, v: q @ k.mT),
     ("divided by E", "You divide by E itself.", lambda q, k, v: q @ k.mT / q.shape[-1]),
     (
         "divided by the root of the value's size",
@@ -287,20 +292,20 @@ for name, message, score in (
     )
 sliding.fault(
     "the last queries are dropped",
-    "Queries after the last whole tile have no output. The last tile may be smaller.",
+    "You skip the queries after the last whole tile. The last tile may be smaller.",
     fails=("ragged", "large", "skips"),
     tiles=lambda length, size: range(0, max(length // size, 1) * size, size),
 )
 sliding.fault(
     "masked after the softmax",
-    "You mask after the softmax: the weights do not sum to one. Mask before it.",
+    "You mask after the softmax, so the weights sum to less than one. Mask before it.",
     fails=NUMBERS[1:],
     mix=lambda scores, seen, value: (scores.softmax(-1) * seen) @ value,
 )
 for logarithm in (lambda scores: scores.logsumexp(-1), lambda scores: scores.exp().sum(-1).log()):
     sliding.fault(
         "no maximum",
-        "You take the exponentials of the scores themselves. In float32 they overflow above 88.",
+        "You take the exponentials of the raw scores. In float32 they overflow above 88.",
         fails=("large",),
         mix=lambda scores, seen, value: (
             (scores.exp() * seen) @ value / (scores.exp() * seen).sum(-1, keepdim=True)
@@ -308,15 +313,15 @@ for logarithm in (lambda scores: scores.logsumexp(-1), lambda scores: scores.exp
         logarithm=logarithm,
     )
 sliding.fault(
-    "tiles joined in reverse",
-    "Your tiles are joined in reverse. The first tile has the first queries.",
+    "tiles concatenated in reverse",
+    "You concatenate the tiles in reverse. The first tile has the first queries.",
     fails=NUMBERS,
     join=lambda outputs, axis: torch.cat(outputs[::-1], axis),
 )
 SECOND = "Your output is right. Your second result is {}. It should be log(sum of e^score)."
 for name, told, fails, steps in (
     (
-        "the log-sum-exp of masked pairs too",
+        "the log-sum-exp includes masked pairs",
         "that of all keys of the slice",
         NUMBERS[1:],
         {"hide": lambda scores, near: scores},
@@ -329,7 +334,7 @@ for name, told, fails, steps in (
     ),
     (
         "the log-sum-exp of scores without a scale",
-        "that of the plain products",
+        "that of unscaled products",
         SCALE["fails"],
         {"sum_of": lambda scores, size: scores * size**0.5},
     ),
@@ -357,9 +362,7 @@ for name, told, fails, steps in (
 
 @sliding("all keys are read", fails=("skips", "memory"))
 def window_masked(query, key, value, window_size, tile_size):
-    """Your numbers are right, but each tile reads all keys and masks most of them, which saves
-    nothing. Slice the keys that the tile needs.
-    """
+    """Your values are right, but each tile reads all keys. Slice the keys that the tile needs."""
     everything = {"first_key": lambda first, reach: 0}
     return window(query, key, value, window_size, tile_size, **everything)
 
@@ -411,7 +414,7 @@ for name, message, weigh in (
         "You divide by the number of pieces.",
         lambda shares, total: shares / len(shares),
     ),
-    ("the outputs are added up", "Yours are 1.", lambda shares, total: torch.ones_like(shares)),
+    ("the outputs are summed", "Yours are 1.", lambda shares, total: torch.ones_like(shares)),
     ("never divided", "Divide by their sum.", lambda shares, total: shares),
     (
         "the largest piece alone",
@@ -426,32 +429,34 @@ for name, message, weigh in (
     )
 merging.fault(
     "shares along the rows",
-    "Your shares sum to one over the rows. They sum to one over the pieces, the first axis.",
+    "Your shares sum to one over the rows. They should sum to one over the pieces, the first axis.",
     fails=MERGE[1:],
     axis=-1,
 )
 merging.fault(
     "no maximum",
-    "You take the exponentials of the log-sum-exps. They overflow: subtract the maximum.",
+    "You take the exponentials of the raw log-sum-exps, which overflow. Subtract the maximum.",
     fails=("large",),
     maximum=lambda lses: torch.zeros_like(lses[0]),
 )
 merging.fault(
     "one maximum for all rows",
-    "You subtract the maximum of all rows. A row far below it vanishes: each has its own.",
+    """You subtract the maximum of all rows, so a row far below it vanishes. Each row needs its own
+    maximum.""",
     fails=("large",),
     maximum=lambda lses: lses.amax().expand(lses.shape[1:]),
 )
 merging.fault(
     "minus infinity minus minus infinity",
-    "Without any key you subtract minus infinity from itself: NaN. Subtract a finite number.",
+    """Without any key you subtract minus infinity from itself, which is NaN. Subtract a finite
+    number.""",
     fails=("empty",),
     guard=lambda top: top,
 )
 merging.fault(
     "the largest piece alone",
-    """The shares of the pieces are e^(their lse - the joined lse), and sum to one. You keep only
-    the largest piece, in both results.""",
+    """You keep only the largest piece, in both results. The share of a piece is e^(its lse - the
+    merged lse).""",
     power=lambda x: (x == 0).to(x.dtype),
 )
 merging.fault(
@@ -463,7 +468,7 @@ for name, told, logarithm in (
     ("the largest log-sum-exp", "the largest log-sum-exp", lambda lses, *_: lses.amax(0)),
     (
         "the maximum is subtracted",
-        "the logarithm less the maximum",
+        "the logarithm minus the maximum",
         lambda lses, shift, total: natural(lses, -shift, total),
     ),
     (
@@ -597,15 +602,15 @@ for name, message, fails, scale in (
     )
 pages.fault(
     "no scale",
-    "Your scores are the plain products. Divide them by the square root of E.",
+    "You do not scale the scores. Divide them by the root of E.",
     fails=PAGED[1:],
     scale=lambda *sizes: 1.0,
 )
-TABLE = "Your text is read from wrong pages. {} Page n of text b is `block_table[b, n]`."
+TABLE = "You read wrong pages. {} Page n of text b is `block_table[b, n]`."
 for name, message, fails, steps in (
     ("pages in the order of the pool", "You take pages 0, 1, 2.", PAGED, {"page_of": in_order}),
     (
-        "the pages in the order of their numbers",
+        "the pages sorted by number",
         "You sort them.",
         ("by_hand", "ragged"),
         {"page_of": lambda table, b, number: int(table[b].sort().values[number])},
@@ -617,14 +622,14 @@ for name, message, fails, steps in (
         {"turn": lambda number, count: count - 1 - number},
     ),
     (
-        "one page after the other from the first on",
-        "You count on from its first page.",
+        "consecutive pages from the first",
+        "You read consecutive pages from its first page.",
         PAGED[:4],
         {"page_of": lambda table, b, number: int(table[b, 0]) + number},
     ),
     (
         "values without the table",
-        "You look up keys, and take the values of pages 0, 1, 2.",
+        "You use the table for keys, but pages 0, 1, 2 for values.",
         PAGED,
         {"value_page": in_order},
     ),
@@ -636,23 +641,23 @@ for name, message, fails, steps in (
     ),
 ):
     pages.fault(name, TABLE.format(message), fails=fails, **steps)
-KEYS = "Your text does not have the right keys. {} Its keys are 0 to `length` - 1."
+KEYS = "You use wrong keys. {} The keys of a text are 0 to `length` - 1."
 for name, message, fails, steps in (
     (
         "the last page counts as a whole",
-        "You read the garbage after its last key.",
+        "You read slots after the last key.",
         NOT_FULL,
         {"keys_of": whole_pages},
     ),
     (
         "the last page does not count",
-        "You leave out a page that is not full.",
+        "You leave out a partial page.",
         NOT_FULL,
         {"keys_of": lambda length, page_size: length // page_size * page_size},
     ),
     (
         "the last page does not count, but the first one does",
-        "You leave out a page that is not full.",
+        "You leave out a partial page.",
         NOT_FULL,
         {
             "keys_of": lambda length, page_size: (
@@ -661,8 +666,8 @@ for name, message, fails, steps in (
         },
     ),
     (
-        "the first page alone",
-        "You read one page.",
+        "only the first page",
+        "You read only one page.",
         PAGED,
         {"keys_of": lambda length, page_size: min(length, page_size)},
     ),
@@ -687,26 +692,24 @@ for name, message, fails, steps in (
 ):
     pages.fault(name, KEYS.format(message), fails=fails, **steps)
 pages.fault(
-    "garbage with the weight 0",
-    """Slots after the last key have weight 0, and you still multiply their values: 0 times NaN is
-    NaN. Leave them out.""",
+    "undefined slots with weight 0",
+    "You give slots after the last key weight 0, but 0 times NaN is NaN. Leave them out.",
     fails=NOT_FULL,
     keys_of=whole_pages,
     hides=True,
 )
 pages.fault(
     "NaN as a key of zeros",
-    """You replace NaN by 0, and it takes part: a score of 0 has a weight. Leave out the slots after
-    the last key.""",
+    "You replace NaN by 0, but a score of 0 has a weight. Leave out the slots after the last key.",
     fails=NOT_FULL,
     keys_of=whole_pages,
     clean=lambda cache: cache.nan_to_num(0.0),
 )
 for name, message, fails, steps in (
-    ("the first slot of each page only", "slot 0", PAGED, {"slot_of": lambda slot, size: 0}),
+    ("only the first slot of each page", "slot 0", PAGED, {"slot_of": lambda slot, size: 0}),
     (
-        "the slots of a page backwards",
-        "them backwards",
+        "the slots of a page reversed",
+        "in reverse order",
         NOT_FULL,
         {"slot_of": lambda slot, size: size - 1 - slot},
     ),
@@ -725,19 +728,23 @@ for name, message, fails, steps in (
     )
 for name, message, mix in (
     (
-        "the key with the largest score alone",
+        "only the key with the largest score",
         "You take the value of the largest score.",
         lambda scores, value, size: (scores == scores.amax()).to(scores.dtype) @ value,
     ),
     (
         "the mean of the weighted values",
-        "You divide by the number of keys as well.",
+        "You also divide by the number of keys.",
         lambda scores, value, size: scores.softmax(0) @ value / len(value),
     ),
-    ("the plain mean of the values", "You average.", lambda scores, value, size: value.mean(0)),
+    (
+        "the plain mean of the values",
+        "You average the values.",
+        lambda scores, value, size: value.mean(0),
+    ),
     (
         "the pages are averaged",
-        "You take a softmax for each page, and average.",
+        "You take a softmax per page, and average.",
         lambda scores, value, size: (
             torch.cat([s.softmax(0) for s in scores.split(size)]) @ value / -(-len(value) // size)
         ),
@@ -750,7 +757,7 @@ for name, message, mix in (
         mix=mix,
     )
 for name, message, fails, head_of in (
-    ("heads are dealt out in turn", "h % G", ("groups", "empty"), lambda h, heads, g: h % g),
+    ("heads dealt out in turn", "h % G", ("groups", "empty"), lambda h, heads, g: h % g),
     ("query heads divided by G", "h // G", PAGED[1:4], lambda h, heads, g: min(h // g, g - 1)),
     ("the first head of keys for all", "0", PAGED[1:], lambda h, heads, g: 0),
 ):
@@ -762,13 +769,13 @@ for name, message, fails, head_of in (
     )
 pages.fault(
     "values of the first head for all",
-    "All query heads have the values of head 0. Keys and values are of the same head.",
+    "You use the values of head 0 for all query heads. Keys and values come from the same head.",
     fails=PAGED[1:],
     value_head=lambda one: 0,
 )
 pages.fault(
     "NaN where there is no key",
-    "A text without keys gives NaN, 0 divided by 0. Its output is 0.",
+    "For a text without keys you divide 0 by 0, which is NaN. Its output is 0.",
     fails=("empty",),
     empty=math.nan,
 )
@@ -820,22 +827,22 @@ DROPPED = {"parts_of": lambda keys, count: of_size(keys // count, count)}
 ALIKE = {"shares_of": lambda lses, sizes: torch.ones_like(lses) / len(lses)}
 fixed.fault(
     "both faults are still there",
-    """This is the broken code as it stands. Print the pieces that it reads, and ask how much of the
-    whole softmax each of them has.""",
+    """This is the broken code. Print the pieces that it reads, and the share of each in the whole
+    softmax.""",
     **DROPPED,
     **ALIKE,
 )
 for parts_of in (DROPPED["parts_of"], lambda keys, n: of_size(max(1, keys // n), min(n, keys))):
     fixed.fault(
         "the last keys are still dropped",
-        "The pieces have their shares now. But you never read keys that do not fill a piece.",
+        "The shares are now right. You still drop keys that do not fill a piece.",
         fails=("ragged",),
         parts_of=parts_of,
     )
 for parts_of, (name, told, steps) in itertools.product(
     (rounded_up, even),
     (
-        ("alike", "nothing: all of them count the same", ALIKE),
+        ("alike", "nothing, because all are equal", ALIKE),
         (
             "by the number of keys",
             "the number of its keys",
@@ -854,12 +861,12 @@ for parts_of, (name, told, steps) in itertools.product(
         ("by the sum of the scores", "the sum of its scores", {"part_sum": lambda s: s.sum(-2)}),
         ("by the mean score", "the mean of its scores", {"part_sum": lambda s: s.mean(-2)}),
         (
-            "upside down",
+            "inverted",
             "minus its log-sum-exp",
             {"shares_of": lambda lses, sizes: (-lses).softmax(0)},
         ),
         (
-            "for the largest piece alone",
+            "for the largest piece only",
             "whether it is the largest",
             {"shares_of": lambda lses, sizes: (lses == lses.amax(0)).to(lses.dtype)},
         ),
@@ -878,7 +885,7 @@ for parts_of, (name, told, steps) in itertools.product(
     )
 fixed.fault(
     "the values of the first piece for all",
-    "Each piece uses the first values. Keys and values of a piece have the same positions.",
+    "You use the first values in each piece. Keys and values of a piece have the same positions.",
     values_of=lambda part, count: slice(0, count),
 )
 
@@ -923,25 +930,27 @@ def case(candidate, lengths=(7, 3), page_size=4, heads=2, group=2, shuffled=True
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test always returns True. Call the candidate and compare its answer with your numbers."""
+    """Your test always returns True. Call the candidate and compare its result with your own
+    numbers.
+    """
     return True
 
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test rejects a right answer. Check the room for rounding, and what you return."""
+    """Your test rejects a right answer. Check your tolerance and your return value."""
     return False
 
 
-@checks("only the shape is looked at")
+@checks("only the shape is compared")
 def check_shape(candidate):
-    """You compare the shape and no value. Nearly all wrong answers have the right shape."""
+    """You compare only the shape. Most wrong answers have the right shape."""
     inputs = torch.ones(1, 2, 3), torch.ones(2, 2, 1, 3), torch.ones(2, 2, 1, 5)
     found = candidate(*inputs, torch.tensor([[1, 0]]), torch.tensor([3]))
     return tuple(found.shape) == (1, 2, 5)
 
 
-@checks("pages in their order", **HARDER)
+@checks("pages in order", **HARDER)
 def check_in_order(candidate):
     """Your pages are in the order of the text. A candidate that ignores the table passes."""
     return case(candidate, lengths=(11,), shuffled=False)
@@ -953,13 +962,13 @@ def check_full(candidate):
     return case(candidate, lengths=(8, 4))
 
 
-@checks("as many heads of keys as of queries", **HARDER)
+@checks("as many key heads as query heads", **HARDER)
 def check_no_groups(candidate):
-    """Each query head has its own head of keys. A candidate that groups heads wrongly passes."""
+    """Your query heads each have their own key head. A candidate that groups heads wrongly passes."""
     return case(candidate, group=1)
 
 
 @checks("one text", **HARDER)
 def check_one_text(candidate):
-    """Your batch has one text. A candidate that gives its pages to all texts passes."""
+    """Your batch has one text. A candidate that uses its pages for all texts passes."""
     return case(candidate, lengths=(7,))

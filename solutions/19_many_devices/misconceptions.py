@@ -10,7 +10,7 @@ def harmless(lse):
 
 
 def merge(outputs, lses, *, total=lambda lses: lses.logsumexp(dim=0)):
-    """Partial results of blocks of keys become one."""
+    """Merge partial results of blocks of keys."""
     stacked = torch.stack(list(lses))
     lse = total(stacked)
     return ((stacked - harmless(lse)).exp()[..., None] * torch.stack(list(outputs))).sum(0), lse
@@ -41,7 +41,7 @@ ZIGZAG = "Device r has the run r from the left, then the run r from the right. {
 for name, message, steps in (
     (
         "contiguous runs",
-        "Yours has two neighbouring runs.",
+        "You give it two adjacent runs.",
         {
             "right": lambda runs, world_size: runs[1::2],
             "order": lambda left, right: (
@@ -51,12 +51,12 @@ for name, message, steps in (
     ),
     (
         "the second run is not mirrored",
-        "Your second one is counted from the left.",
+        "You count the second one from the left.",
         {"right": lambda runs, world_size: runs[world_size:]},
     ),
     (
         "the second run is off by one",
-        "Your second one is one run too far.",
+        "Your second run is off by one.",
         {"right": lambda runs, world_size: runs[world_size:].roll(-1, 0).flip(0)},
     ),
     (
@@ -66,24 +66,24 @@ for name, message, steps in (
     ),
     (
         "the second run backwards",
-        "Your second one is reversed: positions rise.",
+        "You reverse the second run.",
         {"right": lambda runs, world_size: runs[world_size:].flip(0).flip(1)},
     ),
     (
-        "devices in the other order",
-        "Your device 0 has the runs in the middle.",
+        "devices in reverse order",
+        "Your devices are in reverse order.",
         {"arrange": lambda table: table.flip(0)},
     ),
-    ("devices along the columns", "Your rows are columns.", {"arrange": lambda table: table.T}),
-    ("positions count from 1", "The first position is 0.", {"arrange": lambda table: table + 1}),
-    ("the left half only", "Yours has one run.", {"order": lambda left, right: (left,)}),
+    ("devices along the columns", "Your result is transposed.", {"arrange": lambda table: table.T}),
+    ("positions count from 1", "You count positions from 1.", {"arrange": lambda table: table + 1}),
+    ("only the left half", "You give it one run.", {"order": lambda left, right: (left,)}),
 ):
     split.fault(name, ZIGZAG.format(message), **steps)
 
 
 @split("every P-th position")
 def split_striped(length, world_size):
-    """Your devices take turns, position by position: the striped layout. A device has two runs."""
+    """You deal out the positions in turn, which is the striped layout. A device has two runs."""
     return torch.arange(length).reshape(-1, world_size).T
 
 
@@ -164,13 +164,13 @@ for name, message, fails, join in (
     ),
     (
         "the log-sum-exp is not carried on",
-        "Your log-sum-exp is that of the last block alone.",
+        "You keep only the log-sum-exp of the last block.",
         ("values", "causal", "uneven", "large"),
         lambda outputs, lses: (merge(outputs, lses)[0], lses[1]),
     ),
     (
         "the larger log-sum-exp instead of both",
-        "Yours is the larger of the two.",
+        "You keep only the larger log-sum-exp.",
         RING,
         lambda outputs, lses: merge(outputs, lses, total=lambda x: x.amax(0)),
     ),
@@ -182,10 +182,10 @@ for name, message, fails, join in (
         join=join,
     )
 for name, message, steps in (
-    ("the last block never comes", "Yours are P - 1.", lambda size: range(max(1, size - 1))),
-    ("the own block never comes", "Yours begin at 1.", lambda size: range(1, max(2, size))),
-    ("only the own block", "Yours is one.", lambda world_size: range(1)),
-    ("one step too many", "Yours are P + 1.", lambda world_size: range(world_size + 1)),
+    ("the last block is missing", "You take P - 1.", lambda size: range(max(1, size - 1))),
+    ("the own block is missing", "You skip the own block.", lambda size: range(1, max(2, size))),
+    ("only the own block", "You take one.", lambda world_size: range(1)),
+    ("one step too many", "You take P + 1.", lambda world_size: range(world_size + 1)),
 ):
     rings.fault(
         name,
@@ -195,7 +195,7 @@ for name, message, steps in (
     )
 rings.fault(
     "blocks skip a device",
-    "You skip a device at each step. Blocks move on by one.",
+    "You skip a device at each step. Blocks move by one device.",
     fails=("by_hand", "values", "causal", "uneven"),
     owner_at=lambda rank, step, world_size: (rank - 2 * step) % world_size,
 )
@@ -218,7 +218,7 @@ MASK = "Position i of the *sequence* attends to the positions 0 to i. {}"
 for name, message, fails, steps in (
     (
         "the mask is ignored",
-        "`is_causal` changes nothing.",
+        "You ignore `is_causal`.",
         CAUSAL,
         {"closed": lambda row, column: torch.zeros_like(column > row)},
     ),
@@ -229,26 +229,26 @@ for name, message, fails, steps in (
         {"position": lambda *_: 0},
     ),
     (
-        "later devices are left out, the own block is open",
-        "You leave out later devices, and do not mask the own block.",
+        "later devices skipped, the own block unmasked",
+        "You skip later devices, but do not mask the own block.",
         ("causal", "uneven"),
         {"closed": lambda row, column: column > row.max()},
     ),
     (
-        "the mask is turned round",
-        "Yours attends to later ones.",
+        "the mask is reversed",
+        "Yours attends to later positions.",
         CAUSAL,
         {"closed": lambda row, column: column < row},
     ),
     (
         "the diagonal is masked",
-        "Yours leaves out its own key.",
+        "Yours excludes its own position.",
         CAUSAL,
         {"closed": lambda row, column: column >= row},
     ),
     (
         "the diagonal is masked, except for the first position",
-        "Yours leaves out its own key.",
+        "Yours excludes its own position.",
         CAUSAL,
         {"closed": lambda row, column: (column >= row) & (row + column > 0)},
     ),
@@ -295,7 +295,7 @@ def plain_exp(scores, value):
 
 rings.fault(
     "no maximum",
-    "You take the exponentials of the scores themselves. In float32 they overflow above 88.",
+    "You take the exponentials of the raw scores. In float32 they overflow above 88.",
     fails=("large",),
     one=plain_exp,
 )
@@ -307,7 +307,7 @@ rings.fault(
 )
 rings.fault(
     "the outputs are joined",
-    "You return one tensor. Return a list, with the output of each device.",
+    "You return one tensor. Return a list with the output of each device.",
     fails=RING,
     arrange=lambda outputs: torch.cat(outputs, dim=-2),
 )
@@ -341,29 +341,29 @@ def rescaled(query_shards, key_shards, value_shards, is_causal, total, output, e
 
 @rings("the output is not rescaled", fails=RING)
 def ring_output_kept(query_shards, key_shards, value_shards, is_causal=False):
-    """Your maximum grows, and the output stays as it is. Multiply it by e^(old - new), as the sum."""
+    """You do not rescale the output when the maximum grows. Multiply it by e^(old - new), like the
+    sum.
+    """
     return rescaled(query_shards, key_shards, value_shards, is_causal, True, False)
 
 
 @rings("divided again at every step", fails=RING[1:])
 def ring_divided(query_shards, key_shards, value_shards, is_causal=False):
-    """You divide the result so far at each step, earlier blocks again and again. Divide once, at
-    the end.
-    """
+    """You divide the running output at each step. Divide once at the end."""
     return rescaled(query_shards, key_shards, value_shards, is_causal, True, True, each=True)
 
 
 @rings("the sum is not rescaled", fails=RING)
 def ring_sum_kept(query_shards, key_shards, value_shards, is_causal=False):
-    """Your maximum grows, and the sum stays as it is. Multiply it by e^(old - new), as the output."""
+    """You do not rescale the sum when the maximum grows. Multiply it by e^(old - new), like the
+    output.
+    """
     return rescaled(query_shards, key_shards, value_shards, is_causal, False, True)
 
 
-@rings("all keys are put together", fails=("memory",))
+@rings("all keys are gathered", fails=("memory",))
 def ring_gathered(query_shards, key_shards, value_shards, is_causal=False):
-    """Your numbers are right, but a device has the scores of all keys at once. Use one block at a
-    time.
-    """
+    """Your values are right, but a device builds the scores of all keys. Use one block at a time."""
     joined = (torch.cat(list(x), dim=-2) for x in (query_shards, key_shards, value_shards))
     lengths = [shard.shape[-2] for shard in query_shards]
     return list(ring(*([x] for x in joined), is_causal)[0].split(lengths, dim=-2))
@@ -395,31 +395,31 @@ HEADS = "Device r has the heads from r H / P on. {}"
 for name, message, fails, steps in (
     (
         "every P-th head",
-        "Yours has every P-th one.",
+        "You give it every P-th head.",
         ("values",),
         {"cut": lambda shard, size: [shard[rank::size] for rank in range(size)]},
     ),
     (
         "one head for each device",
-        "Yours has one.",
+        "You give it one head.",
         ("values",),
         {"cut": lambda shard, size: [shard[rank : rank + 1] for rank in range(size)]},
     ),
     (
         "the first heads for all",
-        "All have the first ones.",
+        "You give all devices the first heads.",
         None,
         {"pick": lambda parts, rank: [part[0] for part in parts]},
     ),
     (
-        "the heads in the other order",
-        "Your device 0 has the last ones.",
+        "the heads in reverse order",
+        "Your devices are in reverse order.",
         None,
         {"arrange": lambda results: results[::-1]},
     ),
     (
         "all heads everywhere",
-        "Yours has all: that is P times the work.",
+        "You give it all heads.",
         None,
         {"cut": lambda shard, size: [shard] * size},
     ),
@@ -434,14 +434,14 @@ for name, message, fails, steps in (
         {"senders": lambda parts: parts[::-1]},
     ),
     (
-        "the positions of all devices in turn",
-        "Yours take turns.",
+        "the positions interleaved",
+        "You interleave them.",
         ("values",),
         {"glue": lambda pieces: torch.stack(pieces, dim=2).flatten(1, 2)},
     ),
     (
-        "joined along the heads",
-        "You join them as heads.",
+        "concatenated along the heads",
+        "You concatenate them along the heads.",
         None,
         {"glue": lambda pieces: torch.cat(pieces, dim=0)},
     ),
@@ -452,8 +452,8 @@ for name, message, fails, steps in (
         {"glue": lambda pieces: torch.stack(pieces).sum(dim=0)},
     ),
     (
-        "its own positions only",
-        "Yours has only its own.",
+        "only its own positions",
+        "You give it only its own.",
         None,
         {"pick": lambda parts, rank: [parts[rank][rank]]},
     ),
@@ -463,19 +463,23 @@ for name, message, fails, steps in (
 
 @swapped("nothing is exchanged")
 def exchange_nothing(shards):
-    """Your devices keep what they had: all heads of a run. They should have a run of heads."""
+    """You exchange nothing: each device keeps all heads of its run. It should have some heads of
+    all positions.
+    """
     return [shard.clone() for shard in shards]
 
 
 @swapped("a view instead of an exchange")
 def exchange_view(shards):
-    """You reshape what each device has. It needs what the other devices have."""
+    """You only reshape the data of each device. It needs data from the other devices."""
     return [s.reshape(s.shape[0] // len(shards), -1, s.shape[2]) for s in shards]
 
 
 @swapped("devices instead of heads")
 def exchange_joined(shards):
-    """You join the shards along the heads and cut that. Cut along the heads, join along positions."""
+    """You concatenate the shards along the heads and split that. Split along the heads, concatenate
+    along positions.
+    """
     count = shards[0].shape[0] // len(shards)
     whole = torch.cat(list(shards), dim=0)
     return [whole[rank * count : (rank + 1) * count] for rank in range(len(shards))]
@@ -503,35 +507,35 @@ def average_calls(draw):
 
 fixed.fault(
     "both faults are still there",
-    """This is the broken code as it stands. Compute the example of the text by hand, and ask what
-    NaN becomes in a mean.""",
+    """This is the broken code. Compute the example of the text by hand, and check what NaN does in
+    a mean.""",
     fails=("uneven", "nothing"),
     keep=lambda count: True,
     weigh=lambda count, counts: 1 / len(counts),
 )
 fixed.fault(
     "NaN is still in the sum",
-    "The weights are right now. But 0 times NaN is NaN: leave out a process without an example.",
+    "The weights are now right. But 0 times NaN is NaN: leave out a process without an example.",
     fails=("nothing",),
     keep=lambda count: True,
 )
-SHARES = "A process without an example is left out now. The others need shares of all examples. {}"
+SHARES = "You now leave out a process without an example. The weight of another is its share of all examples. {}"
 for name, message, fails, weigh in (
     (
-        "still all processes count the same",
+        "equal weights for all processes",
         "Yours are equal.",
         ("uneven", "nothing"),
         lambda count, counts: 1 / sum(n > 0 for n in counts),
     ),
     (
-        "the process without an example still divides",
-        "You divide by all processes.",
+        "the process without an example still counts",
+        "You divide by the number of all processes.",
         ("uneven", "nothing"),
         lambda count, counts: 1 / len(counts),
     ),
     (
         "divided twice",
-        "You also divide by the processes.",
+        "You also divide by the number of processes.",
         None,
         lambda count, counts: count / sum(counts) / len(counts),
     ),
@@ -541,10 +545,15 @@ for name, message, fails, weigh in (
         None,
         lambda count, counts: count / len(counts),
     ),
-    ("never divided", "You do not divide.", None, lambda count, counts: count),
     (
-        "weighted the wrong way round",
-        "More examples count less in yours.",
+        "never divided",
+        "You do not divide by the number of examples.",
+        None,
+        lambda count, counts: count,
+    ),
+    (
+        "weights inverted",
+        "In yours more examples weigh less.",
         ("uneven", "nothing"),
         lambda count, counts: 1 / count / sum(1 / n for n in counts if n),
     ),
@@ -582,32 +591,34 @@ def case(candidate, lengths, is_causal=False, size=1.0):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test always returns True. Call the candidate and compare its answer with your numbers."""
+    """Your test always returns True. Call the candidate and compare its result with your own
+    numbers.
+    """
     return True
 
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test rejects a right answer. Check the room for rounding, and what you return."""
+    """Your test rejects a right answer. Check your tolerance and your return value."""
     return False
 
 
-@checks("only the shape is looked at")
+@checks("only the shape is compared")
 def check_shape(candidate):
-    """You compare the shapes and no value. Nearly all wrong answers have the right shapes."""
+    """You compare only the shapes. Most wrong answers have the right shapes."""
     x = [torch.ones(2, 3), torch.ones(2, 3)]
     return [tuple(part.shape) for part in candidate(x, x, x, False)] == [(2, 3)] * 2
 
 
 @checks("one device")
 def check_one_device(candidate):
-    """Your sequence is on one device. Nothing goes round there, and nothing is joined."""
+    """Your sequence is on one device, so nothing is passed or merged. Use several devices."""
     return case(candidate, [5]) and case(candidate, [5], True)
 
 
 @checks("never causal", **HARDER)
 def check_never_causal(candidate):
-    """You never ask for a causal mask. A ring goes wrong most easily with it."""
+    """You never test a causal mask. Many wrong answers fail only with it."""
     return all(
         case(candidate, n, size=s) for n, s in (([2, 2, 2], 1), ([1, 3, 2], 1), ([2, 2], 900))
     )
@@ -615,5 +626,7 @@ def check_never_causal(candidate):
 
 @checks("two devices", **HARDER)
 def check_two_devices(candidate):
-    """You try two devices with equal shards. The next device is also the one before there."""
+    """You test two devices with equal shards, where the next device is also the previous one. Use
+    more devices.
+    """
     return case(candidate, [2, 2]) and case(candidate, [2, 2], True)
