@@ -43,7 +43,7 @@ _SINGLE = 3  # or different wrong numbers, where an answer is one number
 _TEXTS = 2  # or different wrong texts, each beside the right one
 _MOST_WORK = 80_000  # small changes, times the effort that an answer to the smallest call takes
 _LEAST = "` instead of `|a number is off by one|another power"
-_ANY_VALUE = r"`\w+`(?! in place)|an intermediate result|a condition is (?=turned)"
+_ANY_VALUE = r"`\w+`(?! instead)|an intermediate result|a condition is (?=turned)"
 NOT_SEARCHED = ("raises", "judges", "memory", "costly")
 
 

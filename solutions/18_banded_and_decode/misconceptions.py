@@ -64,7 +64,7 @@ for name, message, column in (
 for name, hole in (("zero", 0.0), ("NaN", math.nan), ("a large negative number", -1e9)):
     banded.fault(
         f"{name} where there is no key",
-        f"A column without a key holds {name}. Only minus infinity has no weight in every softmax.",
+        f"You put {name} into columns without a key. They should be minus infinity.",
         fails=BAND[:3],
         hole=hole,
     )
@@ -84,7 +84,7 @@ for name, message, score in (
 ):
     banded.fault(
         name,
-        f"The band holds the plain products of queries and keys. {message}",
+        f"The band contains the plain products of queries and keys. {message}",
         fails=BAND if "distances" in name else BAND[1:],
         score=score,
     )
@@ -124,7 +124,7 @@ for name, message, steps in (
 ):
     banded.fault(
         name,
-        f"Some columns are empty. The band has `half` keys on each side and the own one. {message}",
+        f"Some of your columns are empty. The band has `half` keys on each side and the own one. {message}",
         fails=BAND,
         **steps,
     )
@@ -271,7 +271,7 @@ for name, message, steps in (
     }
     sliding.fault(
         name,
-        f"Your window is not the right one. {message} Query i attends to the keys i - W + 1 to i.",
+        f"Your window is wrong. {message} Query i attends to keys i - W + 1 to i.",
         fails=fails.get(name, NUMBERS),
         **steps,
     )
@@ -286,7 +286,7 @@ for name, message, score in (
 ):
     sliding.fault(
         name,
-        f"Scores are products divided by the square root of E. {message}",
+        f"Scores are products divided by the root of E. {message}",
         fails=NUMBERS[1:] if "value" in name else SCALE["fails"],
         score=score,
     )
@@ -424,7 +424,7 @@ for name, message, weigh in (
 ):
     merging.fault(
         name,
-        f"The shares of the pieces are e^(their lse - the joined lse), and sum to one. {message}",
+        f"The share of a piece is e^(its lse - the merged lse). {message}",
         weigh=weigh,
     )
 merging.fault(
@@ -596,7 +596,7 @@ for name, message, fails, scale in (
 ):
     pages.fault(
         f"divided by the root of {name}",
-        f"You divide the products by the square root of {message}. Divide them by that of E.",
+        f"You divide the scores by the root of {message}. Divide them by the root of E.",
         fails=fails,
         scale=scale,
     )
@@ -763,7 +763,7 @@ for name, message, fails, head_of in (
 ):
     pages.fault(
         name,
-        f"Your query head h uses head {message}. Neighbours share: it is h // (H // G).",
+        f"Your query head h uses head {message}. Adjacent heads share: use h // (H // G).",
         fails=fails,
         head_of=head_of,
     )
@@ -879,7 +879,7 @@ for parts_of, (name, told, steps) in itertools.product(
 ):
     fixed.fault(
         f"shares {name}",
-        f"The share of a piece depends on {told}. It is e^(its log-sum-exp), divided by the sum.",
+        f"Your share of a piece depends on {told}. It is e^(its log-sum-exp), divided by the sum.",
         parts_of=parts_of,
         **steps,
     )

@@ -177,7 +177,7 @@ for name, message, fails, join in (
 ):
     rings.fault(
         name,
-        f"Join the blocks by their shares, e^(lse of the block - lse of all so far). {message}",
+        f"The share of a block is e^(its lse - the lse of all so far). {message}",
         fails=fails,
         join=join,
     )
@@ -189,7 +189,7 @@ for name, message, steps in (
 ):
     rings.fault(
         name,
-        f"There are P steps, the own block first, so that each device has each block once. {message}",
+        f"A device takes P steps, its own block first. {message}",
         fails=RING,
         steps=steps,
     )
@@ -210,7 +210,7 @@ for name, message, steps in (
 ):
     rings.fault(
         name,
-        f"Your values and keys are not of the same device ({message}). They travel together.",
+        f"Your values and keys are of different devices ({message}). They move together.",
         fails=RING if "own" in name else ("values", "causal", "uneven", "large"),
         **steps,
     )
@@ -282,7 +282,7 @@ for name, message, scaled in (
 ):
     rings.fault(
         name,
-        f"Your scores are {message}. The formula divides products by the square root of E.",
+        f"Your scores are {message}. The formula divides products by the root of E.",
         fails=("values", "causal", "uneven", "large"),
         scaled=scaled,
     )
