@@ -97,9 +97,9 @@ def _plain(got: object, expected: Tensor) -> Tensor | Difference:
         if got is None:
             hint = " (is a return missing?)"
         elif type(got) in (float, int, bool) or isinstance(got, np.generic):
-            hint = " (keep to tensor operations: .item() and float() leave torch)"
+            hint = " (use tensor operations only: .item() and float() leave torch)"
         elif isinstance(got, np.ndarray):
-            hint = " (keep to torch operations)"
+            hint = " (use torch operations only)"
         return Difference("type", f"expected a torch.Tensor, got {kind_of(got)}{hint}")
     tensor = torch.Tensor.detach(got)  # type: ignore[arg-type]
     if tensor.layout != torch.strided:
@@ -265,7 +265,7 @@ def _number_difference(got: object, expected: Any, slack: float | int) -> Differ
     numpys = issubclass(type(got), np.integer if whole else np.integer | np.floating)
     plain = type(got) is int or (type(got) is float and not whole)
     if not plain and not (numpys and type(got).__module__ == "numpy"):
-        due = "a whole number" if whole else "a number"
+        due = "an integer" if whole else "a number"
         return Difference("type", f"expected {due}, got {kind_of(got)}")
     number: Any = got
     if whole:

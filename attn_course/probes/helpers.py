@@ -27,7 +27,7 @@ class Helper:
         """The words on it."""
         if not self.started:
             return f"`{self.name}`, which `{caller}` calls, is not written yet"
-        text = f"`{self.name}`, which `{caller}` calls, is not right yet: mend it first"
+        text = f"`{self.name}`, which `{caller}` calls, is not right yet: correct it first"
         if len(self.found) == 1:
             text += f" ({self.found[0].name})"
         return text

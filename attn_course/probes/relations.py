@@ -2,7 +2,7 @@
 
 A relation compares what the learner's function gave with what another one gave on the same input
 (the negative of it, its transpose, a multiple). A change makes another input of a call (two
-arguments exchanged, the mask turned round): whoever gives on the input what is right on the changed
+arguments exchanged, the mask inverted): whoever gives on the input what is right on the changed
 one has made that mistake.
 """
 
@@ -142,7 +142,7 @@ _DONE = (
     ("the reciprocal", lambda a: 1 / a, "1 divided by the expected one"),
     ("a tanh too many", np.tanh, "the tanh of the expected one"),
     ("a sigmoid too many", _sigmoid, "the sigmoid of the expected one"),
-    ("cut off at 0", _relu, "the expected one with negative numbers set to 0"),
+    ("clipped at 0", _relu, "the expected one with negative numbers set to 0"),
 )  # fmt: skip
 _UNDONE = (
     *(("exponential", np.exp), ("tanh", np.tanh)),
@@ -157,7 +157,7 @@ def _relations() -> Iterator[Relation]:
         yield Relation(
             "two axes are exchanged",
             f"Your result has the expected numbers with axes {one} and {other} exchanged. Write "
-            "the shape of each intermediate result beside it.",
+            "down the shape of each intermediate result.",
             (_each(np.swapaxes, axis1=one, axis2=other),),
         )
     for axis, words in _AXES.items():
@@ -182,8 +182,8 @@ def _relations() -> Iterator[Relation]:
             )
         yield Relation(
             f"a mean over {words}",
-            f"Every element of your result is the mean of the expected ones over {words}, which "
-            "should not be mixed.",
+            f"Every element of your result is the mean of the expected ones over {words}. "
+            "They should not be averaged.",
             (_each(_mean, axis=axis),),
         )
     for name, change in _UNDONE:
@@ -265,7 +265,7 @@ def _which_factor(mine: Numbers, base: Numbers, call: Call) -> str:
 
 VAGUE = Relation(
     "every number is multiplied by one factor",
-    "Up to that factor your result is right. Look for a scale, a mean or a sum that is missing or "
+    "Up to this factor your result is right. Look for a scale, a mean or a sum that is missing or "
     "applied twice.",
     test=_multiplied,
     hint=_which_factor,
@@ -273,13 +273,12 @@ VAGUE = Relation(
 RELATIONS = (
     Relation(
         "results in the wrong order",
-        "You return the expected results in another order. Compare your return with the order in "
-        "the text.",
+        "You return the expected results in another order. Use the order in the text.",
         test=reordered,
     ),
     Relation(
         "an axis of size 1 too many or too few",
-        "The numbers are right, but the shape has an axis of size 1 too many or too few. Look at "
+        "The values are right, but the shape has an axis of size 1 too many or too few. Check "
         "keepdim, squeeze and unsqueeze.",
         test=same_but_axes,
     ),
@@ -291,7 +290,7 @@ SIGN = next(relation for relation in RELATIONS if relation.name == "the sign is 
 Row = tuple[Any, str, str, Callable[[Any], Any]]
 # A key, a name, how the input would have to differ, and the change; {} is the argument.
 _OF_BOOLEANS: tuple[Row, ...] = (
-    ("not", "`{}` is turned round", "True and False were exchanged in `{}`", torch.logical_not),
+    ("not", "`{}` is inverted", "True and False were exchanged in `{}`", torch.logical_not),
     ("all", "`{}` is ignored", "every element of `{}` were True", torch.ones_like),
 )
 _OF_INTEGERS: tuple[Row, ...] = (

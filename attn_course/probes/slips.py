@@ -22,7 +22,7 @@ from attn_course.probes.catalogue import Misconception
 
 MOST = 3000  # of one function
 _TOLD = (
-    "A right answer with this one change gives your result on every input tried. The name in "
+    "A right answer with this one change gives your result on every tried input. The name in "
     "brackets is a value or a step of our solution."
 )
 _AXES = (-1, -2, 0, 1)
@@ -50,7 +50,7 @@ _INSTEAD = {
         ("amin", "the smallest instead of the largest"),
         ("mean", _OTHER),
         ("sum", "a sum instead of the largest"),
-        ("argmax", "the place of the largest instead of its value"),
+        ("argmax", "the index of the largest instead of its value"),
     ),
     "maximum": (("minimum", "the smallest instead of the largest"),),
     "max": (("min", "the smallest instead of the largest"),),
@@ -111,7 +111,7 @@ _TOO_MUCH = (
     *((f"_.roll(1, {axis})", "{} shifted by one") for axis in (0, -1)),
     ("_.detach()", "no gradient through {}"),
     ("_.mT", "{} transposed"),
-    ("_.tril()", "{} without the future"),
+    ("_.tril()", "{} with a causal mask"),
     ("_ / _.shape[-1]", "{} divided by its size"),
     ("_ / _.shape[-1] ** 0.5", "{} divided by the root of its size"),
     ("_ * _.shape[-1] ** 0.5", "{} times the root of its size"),
@@ -239,7 +239,7 @@ def _of_call(node: Any) -> Iterator[Edit]:
     if name == "clamp" and attribute and len(args) == 2 and isinstance(args[1], ast.BinOp):
         yield (
             ast.BinOp(function.value, ast.Mod(), args[1].left),
-            "round the edge instead of up to it",
+            "wrapped around the edge instead of stopped at it",
         )
     if name in ("maximum", "minimum") and len(args) == 2:
         yield args[1], f"`{name}` is missing"
@@ -295,11 +295,11 @@ def _of_call(node: Any) -> Iterator[Edit]:
         stop = ast.BinOp(whole, ast.Mult(), args[2])
         yield _same(node, args=[args[0], stop, args[2]]), "the last part is dropped"
         earlier = ast.BinOp(args[1], ast.Sub(), args[2])
-        yield _same(node, args=[args[0], earlier, args[2]]), "one turn too few"
+        yield _same(node, args=[args[0], earlier, args[2]]), "one pass too few"
         later = ast.BinOp(args[0], ast.Add(), args[2])
         yield _same(node, args=[later, args[1], args[2]]), "the first part is skipped"
     if name == "arange" and len(args) == 2:
-        yield ast.BinOp(node, ast.Sub(), args[0]), "positions are counted from 0 in each part"
+        yield ast.BinOp(node, ast.Sub(), args[0]), "positions counted from 0 in each part"
     if name in ("range", "arange", "slice") and args:
         ends = ("end",) if len(args) == 1 else ("start", "end")
         for (at, end), step in itertools.product(enumerate(ends), (-1, 1)):
@@ -323,9 +323,9 @@ def _of_call(node: Any) -> Iterator[Edit]:
             yield _same(node, args=order), "another order of arguments or axes"
     if name in ("cat", "stack") and args and isinstance(args[0], ast.List | ast.Tuple):
         turned = _same(args[0], elts=args[0].elts[::-1])
-        yield _same(node, args=[turned, *args[1:]]), "joined in another order"
+        yield _same(node, args=[turned, *args[1:]]), "concatenated in another order"
     if name == "stack":
-        yield _same(node, func=_same(function, attr="cat")), "joined along another axis"
+        yield _same(node, func=_same(function, attr="cat")), "concatenated along another axis"
 
 
 def _of_other(node: Any) -> Iterator[Edit]:
@@ -334,20 +334,20 @@ def _of_other(node: Any) -> Iterator[Edit]:
             for number in (0.0, -1.0, -10.0, -1e4, -1e9, math.inf):
                 yield ast.Constant(number), "another number instead of minus infinity"
         else:
-            told = "a sign is wrong" if isinstance(node.op, ast.USub) else "turned round"
+            told = "a sign is wrong" if isinstance(node.op, ast.USub) else "inverted"
             yield node.operand, told
     elif isinstance(node, ast.Compare):
         kind = type(node.ops[0])
         if kind in _EDGE:
             yield _same(node, ops=[_EDGE[kind]()]), "off by one at the edge of a condition"
-            yield _same(node, ops=[_COMPLEMENT[_EDGE[kind]]()]), "a condition is turned round"
+            yield _same(node, ops=[_COMPLEMENT[_EDGE[kind]]()]), "a condition is inverted"
             for step in (-1, 1):
                 moved = ast.BinOp(node.left, ast.Add(), ast.Constant(step))
                 yield _same(node, left=moved), "one side of a comparison is off by one"
         for other in (ast.Lt, ast.Gt) if kind in (ast.Eq, ast.NotEq) else ():
             yield _same(node, ops=[other()]), "larger or smaller instead of equal or not"
         if kind in _COMPLEMENT:
-            yield _same(node, ops=[_COMPLEMENT[kind]()]), "a condition is turned round"
+            yield _same(node, ops=[_COMPLEMENT[kind]()]), "a condition is inverted"
     elif isinstance(node, ast.Constant) and type(node.value) is int:
         for step in (1, -1):
             yield ast.Constant(node.value + step), "a number is off by one"
@@ -366,7 +366,7 @@ def _of_other(node: Any) -> Iterator[Edit]:
     elif isinstance(node, ast.Slice):
         for end in ("lower", "upper"):
             if (bound := getattr(node, end)) is not None:
-                yield _same(node, **{end: None}), "a slice is not cut"
+                yield _same(node, **{end: None}), "a slice without a limit"
                 for step in (-1, 1):
                     moved = ast.BinOp(bound, ast.Add(), ast.Constant(step))
                     yield _same(node, **{end: moved}), "off by one at the edge of a slice"
@@ -380,13 +380,13 @@ def _of_other(node: Any) -> Iterator[Edit]:
         turns = ast.Call(ast.Name("list", ast.Load()), [node.iter], [])
         last = ast.UnaryOp(ast.USub(), ast.Constant(1))
         for told, cut in (
-            ("the first turn is left out", ast.Slice(ast.Constant(1))),
-            ("the last turn is left out", ast.Slice(None, last)),
+            ("the first pass is left out", ast.Slice(ast.Constant(1))),
+            ("the last pass is left out", ast.Slice(None, last)),
         ):
             yield _same(node, iter=ast.Subscript(turns, cut, ast.Load())), told
         for at, (early, late) in enumerate(itertools.pairwise(node.body)):
             body = [*node.body[:at], late, early, *node.body[at + 2 :]]
-            yield _same(node, body=body), "two steps in the other order"
+            yield _same(node, body=body), "two steps in reverse order"
     elif isinstance(node, ast.Break):
         yield ast.Pass(), "the loop goes on instead of ending"
     elif isinstance(node, ast.List) and 1 < len(node.elts) <= 4:
@@ -401,7 +401,7 @@ def _of_other(node: Any) -> Iterator[Edit]:
         for value in (True, False):
             yield _same(node, test=ast.Constant(value)), "a condition has no effect"
         if isinstance(node, ast.IfExp):
-            yield _same(node, test=ast.UnaryOp(ast.Not(), node.test)), "a condition is turned round"
+            yield _same(node, test=ast.UnaryOp(ast.Not(), node.test)), "a condition is inverted"
 
 
 class _Places(ast.NodeVisitor):

@@ -61,7 +61,7 @@ softmax.fault(
 )
 softmax.fault(
     "no max subtraction",
-    """You exponentiate the raw scores. In float32 the exponential overflows from about 89 on. What
+    """You exponentiate the raw scores, which overflows in float32 from about 89 on. What
     may you subtract from all scores of a row first?""",
     fails=("large_scores",),
     top=lambda scores, dim: 0.0,
@@ -69,7 +69,7 @@ softmax.fault(
 for what, least in (("mean", torch.mean), ("smallest score", torch.amin)):
     softmax.fault(
         f"the {what} is subtracted",
-        f"""You subtract the {what} of a row. Scores far above it still overflow. Which number
+        f"""You subtract the {what} of a row, so scores far above it still overflow. Which number
         makes every exponential at most 1?""",
         fails=("large_scores", "minus_infinity"),
         top=lambda scores, dim, least=least: least(scores, dim, keepdim=True),
@@ -344,8 +344,8 @@ def logsumexp_calls(draw):
 
 logsumexp.fault(
     "no max subtraction",
-    """You exponentiate the raw scores. In float32 they overflow from about 89 on and become 0 below
-    about -104. What can you subtract before `exp`?""",
+    """You exponentiate the raw scores, which overflows in float32 from about 89 on and vanishes
+    below about -104. What can you subtract before `exp`?""",
     fails=("large_scores",),
     top=lambda scores, dim: torch.zeros_like(scores.amax(dim, keepdim=True)),
 )

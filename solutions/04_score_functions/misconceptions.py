@@ -702,7 +702,7 @@ fed.fault(
     carry=lambda state, vector: vector,
 )
 fed.fault(
-    "the vector comes before the word",
+    "the vector comes before the token",
     "You put the attentional vector before the token. The contract has the token first.",
     enter=lambda word, fed: [fed, word],
 )

@@ -380,7 +380,7 @@ for name, message, weigh in (
     cam.fault(name, message, but=("by_hand",), weigh=weigh)
 cam.fault(
     "summed over the positions",
-    "Your weights are sums. Divide by Z.",
+    "You sum the gradients of a map. Divide by Z.",
     weigh=lambda gradients: gradients.sum((-2, -1), keepdim=True),
 )
 cam.fault(

@@ -709,7 +709,7 @@ probe.judges(
         "reads the memory that it compares with": reads_input,
         "the softmax runs over the rows of the batch": over_rows,
         "the mask is ignored": no_mask,
-        "the mask is turned round": turned_mask,
+        "the mask is inverted": turned_mask,
         "exponentials overflow": unshifted,
         "a row without memories gets even weights": uniform_when_empty,
         "only the best memory counts": hard,

@@ -180,7 +180,7 @@ mask.fault(
 )
 mask.fault(
     "padding is masked as queries",
-    "You mask padded queries. Mask padded keys.",
+    "You mask padding as queries. Mask it as keys.",
     but=("no_padding",),
     lift=lambda words: words[:, None, :, None],
 )
@@ -336,7 +336,7 @@ cross.fault(
 )
 cross.fault(
     "the padding of the source is not masked",
-    "You ignore `memory_mask`, so padding gets weight.",
+    "You ignore `memory_mask`, so padding of the source gets weight.",
     fails=("mask", "no_source"),
     allow=lambda mask: None,
 )
@@ -528,7 +528,7 @@ smooth.fault(
 )
 smooth.fault(
     "probabilities without a logarithm",
-    "You average probabilities. Average their logarithms.",
+    "You average the probabilities. The formula averages their logarithms.",
     log=lambda logits: logits.softmax(-1),
 )
 smooth.fault(

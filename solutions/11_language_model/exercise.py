@@ -633,7 +633,7 @@ probe.judges(
         "the mask counts from the top left": made(mask=lambda n, s: ones(n, s).tril()),
         "a new token does not see itself": made(mask=lambda n, s: ones(n, s).tril(s - n - 1)),
         "the scale follows the number of keys": made(mask=late, scale=lambda k: k.shape[-2] ** 0.5),
-        "new keys stand before the old ones": made(mask=late, first=True),
+        "new keys before the old ones": made(mask=late, first=True),
         "no scale": made(mask=late, scale=lambda k: 1.0),
     },
     points=5,

@@ -555,7 +555,7 @@ cached.fault(
     give=lambda output, all, new, old: output,
 )
 cached.fault(
-    "new keys stand before the old ones",
+    "new keys before the old ones",
     """You put the new keys and values in front of the old ones. The contract asks for the oldest
     first.""",
     but=("first",),
@@ -947,7 +947,7 @@ accept.fault(
 )
 accept.fault(
     "the ratio inverted",
-    "You use q/p. The formula has p/q.",
+    "You accept by the ratio q/p. The formula has p/q.",
     take=lambda u, p, q: u * p < q,
 )
 accept.fault(
@@ -989,8 +989,8 @@ accept.fault(
 )
 accept.fault(
     "redrawn from the target",
-    """After a refusal you draw from p. Tokens that the draft proposes often would then occur too
-    often. See the formula.""",
+    """After a refusal you draw from p, so tokens that the draft proposes occur too often. See the
+    formula.""",
     but=("accepted",),
     left=lambda target, draft, i: target[i],
 )

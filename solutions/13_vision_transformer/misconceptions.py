@@ -477,7 +477,7 @@ fixed.fault(
 )
 fixed.fault(
     "positions multiplied",
-    "You multiply by the positions. Add them.",
+    "You multiply by the positions. They should be added.",
     start=lambda x, token, positions: in_front(x, token) * positions,
 )
 fixed.fault(

@@ -450,22 +450,30 @@ bands.fault(
     **NUMBERS,
 )
 for name, message, offsets in (
-    ("one-sided window", "It lacks the later positions.", lambda half: torch.arange(-half, 1)),
+    (
+        "one-sided window",
+        "Your window lacks the later positions.",
+        lambda half: torch.arange(-half, 1),
+    ),
     (
         "the first key of the window is missing",
-        "It lacks one key on the left.",
+        "Your window lacks one key on the left.",
         lambda half: torch.arange(-half + (half > 0), half + 1),
     ),
     (
         "the last key of the window is missing",
-        "It lacks one key on the right: a range stops before its end.",
+        "Your window lacks one key on the right: a range excludes its end.",
         lambda half: torch.arange(-half, max(half, 1)),
     ),
-    ("half of the half width", "It is about half as wide.", lambda half: window(half // 2)),
+    (
+        "half of the half width",
+        "Your window is about half as wide.",
+        lambda half: window(half // 2),
+    ),
 ):
     bands.fault(
         name,
-        f"Your window is too small. {message} It needs `half_width` keys on each side.",
+        f"{message} It needs `half_width` keys on each side.",
         steps=offsets,
         **NUMBERS,
     )

@@ -409,7 +409,7 @@ moved.fault(
 )
 moved.fault(
     "elements instead of bytes",
-    "You count elements. Each has `itemsize` bytes.",
+    "You count elements, not bytes. Each has `itemsize` bytes.",
     fails=("sizes",),
     size=lambda itemsize: 1,
 )

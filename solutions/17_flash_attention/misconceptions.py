@@ -312,25 +312,25 @@ for name, message, close, poisons in (
     ),
     (
         "query positions counted within the tile",
-        "Your mask counts queries from 0 in each tile. Add the position of the tile.",
+        "Your mask counts queries from 0 in each tile.",
         lambda s, i, j, *n: closed_above(s, 0, j),
         False,
     ),
     (
         "key positions counted within the tile",
-        "Your mask counts keys from 0 in each tile. Add the position of the tile.",
+        "Your mask counts keys from 0 in each tile.",
         lambda s, i, j, *n: closed_above(s, i, 0),
         False,
     ),
     (
         "positions counted within the tile",
-        "Your mask counts from 0 in each tile. Add the positions of the tiles.",
+        "Your mask counts from 0 in each tile.",
         lambda s, i, j, *n: closed_above(s, 0, 0),
         False,
     ),
     (
         "positions counted within each tile that is read",
-        "Your mask counts from 0 in each tile. Add the positions of the tiles.",
+        "Your mask counts from 0 in each tile.",
         lambda s, i, j, *n: (
             all_closed(s, True) if j > i + s.shape[-2] - 1 else closed_above(s, 0, 0)
         ),
@@ -338,13 +338,13 @@ for name, message, close, poisons in (
     ),
     (
         "counted from the right",
-        "Your mask lets the last query attend to the last key. Both count from the left.",
+        "Your mask aligns the last query with the last key.",
         lambda s, i, j, length, keys: closed_above(s, i + keys - length, j),
         True,
     ),
     (
         "counted from the right",
-        "Your mask lets the last query attend to the last key. Both count from the left.",
+        "Your mask aligns the last query with the last key.",
         lambda s, i, j, length, keys: (
             all_closed(s, True)
             if j > i + s.shape[-2] - 1
@@ -404,7 +404,7 @@ for name, message, ending in (
 ):
     tiled.fault(
         f"{name} in the log-sum-exp" if "in place" not in name else f"{name} of the log-sum-exp",
-        f"Your output is right. Your second result is not max + log(sum of e^(s - max)). {message}",
+        f"Your output is right, but your second result is not max + log(sum of e^(s - max)). {message}",
         fails=NUMBERS,
         logarithm=ending,
     )
@@ -722,7 +722,7 @@ for name, message, softmax in (
     ("the weights are missing in dS", "Multiply by P.", lambda p, dp, mean: dp - mean[..., None]),
     (
         "D of a tile",
-        "You sum D over the keys of one tile. It belongs to the whole row: use dO and O.",
+        "D is a sum over the whole row, not over a tile: use dO and O.",
         lambda p, dp, mean: p * (dp - (p * dp).sum(-1, keepdim=True)),
     ),
     (
@@ -851,7 +851,7 @@ def check_one_tile(candidate):
 
 @checks("the second result is ignored")
 def check_output_only(candidate):
-    """You ignore the log-sum-exp. Compare both results."""
+    """You ignore the second result. Compare the log-sum-exp, too."""
     return all(
         case(candidate, tile, causal, 20.0)[0] for tile in (2, 3) for causal in (False, True)
     )

@@ -120,11 +120,15 @@ for name, message, steps in (
         "Your loop ends before its last distance: a range excludes its end.",
         {"sees": lambda away, most: away < most},
     ),
-    ("the outer columns are empty", "", {"reach": lambda half: half - 1}),
+    (
+        "the outer columns are empty",
+        "The band has `half` keys on each side.",
+        {"reach": lambda half: half - 1},
+    ),
 ):
     banded.fault(
         name,
-        f"Some of your columns are empty. The band has `half` keys on each side and the own one. {message}",
+        f"Some of your columns are empty. {message}",
         fails=BAND,
         **steps,
     )
@@ -207,8 +211,8 @@ def window_calls(draw):
 
 
 for name, message, steps in (
-    ("one key too many", "Yours has W + 1 keys.", {"reach": lambda size: size + 1}),
-    ("one key too few", "Yours has W - 1 keys.", {"reach": lambda size: max(size - 1, 1)}),
+    ("one key too many", "Your window has W + 1 keys.", {"reach": lambda size: size + 1}),
+    ("one key too few", "Your window has W - 1 keys.", {"reach": lambda size: max(size - 1, 1)}),
     (
         "the start of the window is one key late",
         "You leave out the oldest key of a tile's first query.",
@@ -216,10 +220,10 @@ for name, message, steps in (
     ),
     (
         "the window is halved before the tile",
-        "You read only half of it before the tile.",
+        "You read only half of the window before the tile.",
         {"first_key": lambda first, reach: first - reach // 2},
     ),
-    ("a window of two sides", "Yours also has later keys.", {"after": lambda size: size - 1}),
+    ("a window of two sides", "Your window also has later keys.", {"after": lambda size: size - 1}),
     (
         "the future inside a tile",
         "Your queries attend to later keys of their tile.",
@@ -232,7 +236,7 @@ for name, message, steps in (
     ),
     (
         "the query's own key is missing",
-        "Yours leaves out the query's own key.",
+        "Your window excludes the query's own key.",
         {"seen": lambda away, reach, after: (away < reach) & (away > 0)},
     ),
     (
@@ -242,7 +246,7 @@ for name, message, steps in (
     ),
     (
         "half of the window on each side",
-        "Yours is split between earlier and later keys.",
+        "Your window is split between earlier and later keys.",
         {
             "after": lambda size: size // 2,
             "seen": lambda away, reach, after: away.abs() <= after,
@@ -271,7 +275,7 @@ for name, message, steps in (
     }
     sliding.fault(
         name,
-        f"Your window is wrong. {message} Query i attends to keys i - W + 1 to i.",
+        f"{message} Query i attends to keys i - W + 1 to i.",
         fails=fails.get(name, NUMBERS),
         **steps,
     )
@@ -318,7 +322,7 @@ sliding.fault(
     fails=NUMBERS,
     join=lambda outputs, axis: torch.cat(outputs[::-1], axis),
 )
-SECOND = "Your output is right. Your second result is {}. It should be log(sum of e^score)."
+SECOND = "Your output is right, but your second result is {}. It should be log(sum of e^score)."
 for name, told, fails, steps in (
     (
         "the log-sum-exp includes masked pairs",
@@ -504,7 +508,7 @@ for name, told, logarithm in (
 ):
     merging.fault(
         name,
-        f"Your output is right. Your second result is {told}. It should be log(sum of e^lse).",
+        f"Your output is right, but your second result is {told}. It should be log(sum of e^lse).",
         fails=("empty",) if "without a key" in name else MERGE,
         logarithm=logarithm,
     )
@@ -606,24 +610,24 @@ pages.fault(
     fails=PAGED[1:],
     scale=lambda *sizes: 1.0,
 )
-TABLE = "You read wrong pages. {} Page n of text b is `block_table[b, n]`."
+TABLE = "{} Page n of text b is `block_table[b, n]`."
 for name, message, fails, steps in (
     ("pages in the order of the pool", "You take pages 0, 1, 2.", PAGED, {"page_of": in_order}),
     (
         "the pages sorted by number",
-        "You sort them.",
+        "You sort the pages.",
         ("by_hand", "ragged"),
         {"page_of": lambda table, b, number: int(table[b].sort().values[number])},
     ),
     (
         "the pages of a text in reverse",
-        "You go from its last page to its first.",
+        "You read the pages of a text in reverse.",
         NOT_FULL,
         {"turn": lambda number, count: count - 1 - number},
     ),
     (
         "consecutive pages from the first",
-        "You read consecutive pages from its first page.",
+        "You read consecutive pages from the first page of a text.",
         PAGED[:4],
         {"page_of": lambda table, b, number: int(table[b, 0]) + number},
     ),
@@ -635,13 +639,13 @@ for name, message, fails, steps in (
     ),
     (
         "the table of the first text",
-        "You use row 0 for all texts.",
+        "You use row 0 of the table for all texts.",
         PAGED[1:],
         {"page_of": lambda table, b, number: int(table[0, number])},
     ),
 ):
     pages.fault(name, TABLE.format(message), fails=fails, **steps)
-KEYS = "You use wrong keys. {} The keys of a text are 0 to `length` - 1."
+KEYS = "{} The keys of a text are 0 to `length` - 1."
 for name, message, fails, steps in (
     (
         "the last page counts as a whole",
@@ -673,19 +677,19 @@ for name, message, fails, steps in (
     ),
     (
         "the newest key is missing",
-        "You leave out the last one.",
+        "You leave out the newest key.",
         PAGED,
         {"keys_of": lambda length, page_size: max(length - 1, 0)},
     ),
     (
         "the newest of several keys is missing",
-        "You leave out the last one.",
+        "You leave out the newest key.",
         PAGED,
         {"keys_of": lambda length, page_size: length - (length > 1)},
     ),
     (
         "the first key is missing",
-        "You leave out the first one.",
+        "You leave out the first key.",
         PAGED,
         {"skipped": lambda count: min(1, max(count - 1, 0))},
     ),

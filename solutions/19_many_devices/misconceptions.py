@@ -37,11 +37,11 @@ def split_calls(draw):
         yield call(length, world_size)
 
 
-ZIGZAG = "Device r has the run r from the left, then the run r from the right. {}"
+ZIGZAG = "{} Device r has run r from the left, then run r from the right."
 for name, message, steps in (
     (
         "contiguous runs",
-        "You give it two adjacent runs.",
+        "You give each device two adjacent runs.",
         {
             "right": lambda runs, world_size: runs[1::2],
             "order": lambda left, right: (
@@ -51,7 +51,7 @@ for name, message, steps in (
     ),
     (
         "the second run is not mirrored",
-        "You count the second one from the left.",
+        "You count the second run from the left.",
         {"right": lambda runs, world_size: runs[world_size:]},
     ),
     (
@@ -61,7 +61,7 @@ for name, message, steps in (
     ),
     (
         "the right run first",
-        "Your rows begin with the right one.",
+        "Your rows begin with the right run.",
         {"order": lambda left, right: (right, left)},
     ),
     (
@@ -76,7 +76,7 @@ for name, message, steps in (
     ),
     ("devices along the columns", "Your result is transposed.", {"arrange": lambda table: table.T}),
     ("positions count from 1", "You count positions from 1.", {"arrange": lambda table: table + 1}),
-    ("only the left half", "You give it one run.", {"order": lambda left, right: (left,)}),
+    ("only the left half", "You give each device one run.", {"order": lambda left, right: (left,)}),
 ):
     split.fault(name, ZIGZAG.format(message), **steps)
 
@@ -144,7 +144,7 @@ def ring_calls(draw):
 for name, message, fails, join in (
     (
         "the blocks are averaged",
-        "You average.",
+        "You average the blocks.",
         RING,
         lambda outputs, lses: merge(
             outputs, [lses[0], torch.where(lses[1] > -torch.inf, 0.0, lses[1])]
@@ -152,13 +152,13 @@ for name, message, fails, join in (
     ),
     (
         "the outputs are added",
-        "You add.",
+        "You add the outputs.",
         RING,
         lambda outputs, lses: (outputs[0] + outputs[1], lses[1]),
     ),
     (
         "the last block only",
-        "You keep the last block.",
+        "You keep only the last block.",
         RING,
         lambda outputs, lses: (outputs[1], lses[1]),
     ),
@@ -177,19 +177,19 @@ for name, message, fails, join in (
 ):
     rings.fault(
         name,
-        f"The share of a block is e^(its lse - the lse of all so far). {message}",
+        f"{message} The share of a block is e^(its lse - the lse of all so far).",
         fails=fails,
         join=join,
     )
 for name, message, steps in (
-    ("the last block is missing", "You take P - 1.", lambda size: range(max(1, size - 1))),
+    ("the last block is missing", "You take P - 1 steps.", lambda size: range(max(1, size - 1))),
     ("the own block is missing", "You skip the own block.", lambda size: range(1, max(2, size))),
-    ("only the own block", "You take one.", lambda world_size: range(1)),
-    ("one step too many", "You take P + 1.", lambda world_size: range(world_size + 1)),
+    ("only the own block", "You take one step.", lambda world_size: range(1)),
+    ("one step too many", "You take P + 1 steps.", lambda world_size: range(world_size + 1)),
 ):
     rings.fault(
         name,
-        f"A device takes P steps, its own block first. {message}",
+        f"{message} A device takes P steps, its own block first.",
         fails=RING,
         steps=steps,
     )
@@ -201,12 +201,12 @@ rings.fault(
 )
 for name, message, steps in (
     (
-        "values go round the other way",
-        "other way",
+        "values move in the opposite direction",
+        "in opposite directions",
         {"value_of": lambda rank, step, size: (rank + step) % size},
     ),
-    ("the own values for all keys", "own values always", {"value_of": lambda rank, *_: rank}),
-    ("the own keys for all values", "own keys always", {"key_of": lambda rank, *_: rank}),
+    ("the own values for all keys", "always the own values", {"value_of": lambda rank, *_: rank}),
+    ("the own keys for all values", "always the own keys", {"key_of": lambda rank, *_: rank}),
 ):
     rings.fault(
         name,
@@ -391,17 +391,17 @@ def exchange_calls(draw):
         yield call([draw.normal(heads, length, 2) for _ in range(world_size)])
 
 
-HEADS = "Device r has the heads from r H / P on. {}"
+HEADS = "{} Device r has H / P heads from head r H / P on."
 for name, message, fails, steps in (
     (
         "every P-th head",
-        "You give it every P-th head.",
+        "You give each device every P-th head.",
         ("values",),
         {"cut": lambda shard, size: [shard[rank::size] for rank in range(size)]},
     ),
     (
         "one head for each device",
-        "You give it one head.",
+        "You give each device one head.",
         ("values",),
         {"cut": lambda shard, size: [shard[rank : rank + 1] for rank in range(size)]},
     ),
@@ -419,41 +419,41 @@ for name, message, fails, steps in (
     ),
     (
         "all heads everywhere",
-        "You give it all heads.",
+        "You give each device all heads.",
         None,
         {"cut": lambda shard, size: [shard] * size},
     ),
 ):
     swapped.fault(name, HEADS.format(message), fails=fails, **steps)
-POSITIONS = "A device has the positions of all devices, in the order of the sequence. {}"
+POSITIONS = "{} A device has the positions of all devices in the order of the sequence."
 for name, message, fails, steps in (
     (
         "the positions in another order",
-        "Yours are reversed.",
+        "You reverse the positions.",
         None,
         {"senders": lambda parts: parts[::-1]},
     ),
     (
         "the positions interleaved",
-        "You interleave them.",
+        "You interleave the positions.",
         ("values",),
         {"glue": lambda pieces: torch.stack(pieces, dim=2).flatten(1, 2)},
     ),
     (
         "concatenated along the heads",
-        "You concatenate them along the heads.",
+        "You concatenate the positions along the heads.",
         None,
         {"glue": lambda pieces: torch.cat(pieces, dim=0)},
     ),
     (
         "the positions are added up",
-        "You add them.",
+        "You add the positions up.",
         None,
         {"glue": lambda pieces: torch.stack(pieces).sum(dim=0)},
     ),
     (
         "only its own positions",
-        "You give it only its own.",
+        "You give each device only its own positions.",
         None,
         {"pick": lambda parts, rank: [parts[rank][rank]]},
     ),
@@ -519,11 +519,11 @@ fixed.fault(
     fails=("nothing",),
     keep=lambda count: True,
 )
-SHARES = "You now leave out a process without an example. The weight of another is its share of all examples. {}"
+SHARES = "{} The weight of a process is its share of all examples."
 for name, message, fails, weigh in (
     (
         "equal weights for all processes",
-        "Yours are equal.",
+        "Your weights are equal.",
         ("uneven", "nothing"),
         lambda count, counts: 1 / sum(n > 0 for n in counts),
     ),
@@ -541,7 +541,7 @@ for name, message, fails, weigh in (
     ),
     (
         "divided by the number of processes",
-        "You divide by the processes.",
+        "You divide by the number of processes.",
         None,
         lambda count, counts: count / len(counts),
     ),
@@ -553,7 +553,7 @@ for name, message, fails, weigh in (
     ),
     (
         "weights inverted",
-        "In yours more examples weigh less.",
+        "Your weights fall with the number of examples.",
         ("uneven", "nothing"),
         lambda count, counts: 1 / count / sum(1 / n for n in counts if n),
     ),

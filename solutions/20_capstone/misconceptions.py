@@ -143,7 +143,7 @@ for name, message, rarer in (
     )
 signs.fault(
     "one side only",
-    "Your p is one-sided. Double it.",
+    "Your p counts only one direction. Double it for two sides.",
     sides=lambda share: share,
 )
 # with and without a case of its own for a list without signs
@@ -250,7 +250,7 @@ for name, message, weigh in (
     ("all values equally likely", "You use equal weights.", lambda n, count: [1 / n] * n),
     (
         "the mean times the number of draws",
-        "You multiply by c. Use the power c.",
+        "You multiply by c.",
         lambda n, count: [count / n] * n,
     ),
     (
@@ -271,7 +271,7 @@ for name, message, weigh in (
     ("counted from 0", "You count i from 0 instead of 1.", lambda n, c: weights(n, c, 0)),
     ("counted from 2", "You count i from 2 instead of 1.", lambda n, c: weights(n, c, 2)),
 ):
-    best.fault(name, f"The weights are (i/n)^c - ((i-1)/n)^c. {message}", weigh=weigh)
+    best.fault(name, f"{message} The weights are (i/n)^c - ((i-1)/n)^c.", weigh=weigh)
 
 
 @best("drawn without replacement")

@@ -162,9 +162,9 @@ def sum_calls(draw):
 
 
 @pytest.mark.parametrize(("answer", "name"), [
-    (lambda p, q: ("passed" if p > 8 else "excellent") if q <= p else "failed", "turned round"),
+    (lambda p, q: ("passed" if p > 8 else "excellent") if q <= p else "failed", "inverted"),
     (lambda p, q: ("excellent" if p >= 8 else "passed") if q <= p else "failed", None),  # one text
-    (lambda p, q: ("excellent" if p > 8 else "passed") if q > p else "failed", "turned round"),
+    (lambda p, q: ("excellent" if p > 8 else "passed") if q > p else "failed", "inverted"),
 ])  # fmt: skip
 def test_an_answer_in_words_has_small_changes_too(answer, name, install):
     found = named((marks, mark_calls), "mark", answer, mark, install)
@@ -182,9 +182,9 @@ def other_sum(start=0, stop=None, early=False, inside=0):
 
 
 @pytest.mark.parametrize(("answer", "name"), [
-    (other_sum(start=1), "the first turn is left out"),
-    (other_sum(stop=-1), "the last turn is left out"),
-    (other_sum(early=True), "two steps in the other order"),
+    (other_sum(start=1), "the first pass is left out"),
+    (other_sum(stop=-1), "the last pass is left out"),
+    (other_sum(early=True), "two steps in reverse order"),
     (other_sum(inside=1), "`log` of all of it"),
 ])  # fmt: skip
 def test_turns_of_a_loop_and_their_order_are_told(answer, name, install):
@@ -209,7 +209,7 @@ def ordered(x):
         "the smallest instead of the largest (`best`)",
         "moved to the other side (`late`)",
         "divided instead of a root (the result)",
-        "a condition is turned round (the result)",
+        "a condition is inverted (the result)",
     ],
 )
 def test_the_changes_of_an_answer_hold(change):
