@@ -47,7 +47,7 @@ CASES = [
     (p.zero_where_masked(), masked, lambda s, m: softmax(s), (X, MASK), "exactly 0"),
     (p.zero_where_masked(), masked, lambda s, m: s / 0 - s / 0, (X, MASK), "exactly 0"),
     (p.causal(), running, lambda x: x.flip(1).cumsum(1), (SEQUENCE,), "changing positions after"),
-    (p.causal(), mean_so_far, lambda x: x - x.mean(1, keepdim=True), (SEQUENCE,), "changing positions"),
+    (p.causal(), mean_so_far, lambda x: x - x.mean(1, keepdim=True), (SEQUENCE,), "changing"),
     (p.permutation_equivariant(dim=1), torch.sin, running, (SEQUENCE,), "reversing axis 1"),
     (p.deterministic, softmax, add_random, (X,), "two calls"),
     (p.gradient_reaches(0), softmax, lambda x: softmax(x).detach(), (X,), "no gradient"),
