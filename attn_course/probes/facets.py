@@ -26,10 +26,7 @@ CUT_OFF = (
     "Your result is detached from its inputs (detach, no_grad, item or a new tensor), so no "
     "gradient flows back. Compute it from the inputs with torch operations only."
 )
-IN_PLACE = (
-    "You change a tensor of the caller, which then contains your intermediate result. Create a new "
-    "tensor."
-)
+IN_PLACE = "You change a tensor that the caller still needs. Create a new tensor."
 _DTYPE = (
     "Your result has another dtype than its inputs. Look for new tensors, for .float(), .double() "
     "and for Python numbers."

@@ -639,7 +639,7 @@ probe.judges(
     right=[functional.clip_by_global_norm, plain],
     wrong={
         "the caller's gradients are changed": in_place,
-        "short gradients are stretched": always,
+        "short gradients are lengthened": always,
         "each tensor is clipped by its own norm": each,
         "every element is clipped by value": by_value,
         "the norm after clipping is returned": norm_after,
@@ -647,7 +647,7 @@ probe.judges(
         "zero gradients become NaN": nan_at_zero,
         "the largest element is taken for the norm": largest_entry,
         "shapes are lost": flattened,
-        "anything but vectors is an error": vectors_only,
+        "only vectors are accepted": vectors_only,
     },
     points=4,
 )

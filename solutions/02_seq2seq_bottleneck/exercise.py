@@ -722,7 +722,7 @@ probe.judges(
     right=[oracles.right_loss],
     wrong={
         "always 1": lambda logits, target_out, pad=0: torch.ones(()),
-        "the sign is turned": lambda logits, target_out, pad=0: (
+        "the sign is inverted": lambda logits, target_out, pad=0: (
             -oracles.right_loss(logits, target_out, pad)
         ),
     },

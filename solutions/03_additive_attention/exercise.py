@@ -565,7 +565,7 @@ probe.judges(
         "always 1": lambda query, key, *weights: torch.ones(
             *query.shape[:-1], key.shape[-2], dtype=query.dtype
         ),
-        "the sign is turned": lambda *inputs: -by_hand(*inputs),
+        "the sign is inverted": lambda *inputs: -by_hand(*inputs),
     },
     points=1,
 )
@@ -624,7 +624,7 @@ probe.judges(
     right=[by_hand, another_right_one],
     wrong={
         "no tanh": without_tanh,
-        "the tanh stands outside": tanh_outside,
+        "the tanh is outside": tanh_outside,
         "a tanh for each": two_tanhs,
         "the two matrices exchanged, where the sizes allow it": weights_exchanged,
         "transposed, where the sizes allow it": transposed,

@@ -608,7 +608,7 @@ probe.judges(
     right=[by_reference],
     wrong={
         "always 0": lambda query, key, weight: 0 * by_reference(query, key, weight),
-        "the sign is turned": lambda query, key, weight: -by_reference(query, key, weight),
+        "the sign is inverted": lambda query, key, weight: -by_reference(query, key, weight),
     },
     points=1,
 )
@@ -661,7 +661,7 @@ probe.judges(
     wrong={
         "the matrix is transposed": transposed,
         "the matrix is made symmetric": symmetric,
-        "vectors of one size do without the matrix": without_matrix,
+        "the matrix is ignored for equal sizes": without_matrix,
         "the keys of the first row serve all rows": first_row_only,
         "as many queries as keys: rows and columns exchanged": keys_by_queries,
         "scaled by the size of the keys": scaled,

@@ -695,12 +695,12 @@ probe.judges(
         "ReLU before the sum": lambda a, g: (averaged(g) * a).relu().sum(1),
         "positive gradients only": lambda a, g: (averaged(g.relu()) * a).sum(1).relu(),
         "gradients not averaged": lambda a, g: (g * a).sum(1).relu(),
-        "summed over the places": lambda a, g: (g.sum((-2, -1), keepdim=True) * a).sum(1).relu(),
+        "summed over the positions": lambda a, g: (g.sum((-2, -1), keepdim=True) * a).sum(1).relu(),
         "divided by height squared": lambda a, g: (
             (g.sum((-2, -1), keepdim=True) * a).sum(1).relu() / a.shape[-2] ** 2
         ),
         "mean over the channels": lambda a, g: (averaged(g) * a).mean(1).relu(),
-        "weights of the first picture": lambda a, g: (averaged(g[:1]) * a).sum(1).relu(),
+        "weights of the first image": lambda a, g: (averaged(g[:1]) * a).sum(1).relu(),
         "the input is overwritten": changes_its_input,
     },
     points=5,

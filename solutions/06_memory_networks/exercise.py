@@ -626,7 +626,7 @@ probe.judges(
     right=[oracles.right_hop],
     wrong={
         "the weights are doubled": doubled,
-        "every memory alike": lambda query, memory_in, memory_out, mask=None: (
+        "every memory with equal weight": lambda query, memory_in, memory_out, mask=None: (
             memory_out.mean(1),
             torch.full(memory_in.shape[:2], 1 / memory_in.shape[1]),
         ),

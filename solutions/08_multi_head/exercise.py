@@ -469,7 +469,7 @@ probe.judges(
         "normalised over the whole sequence": lambda x: (
             mean_so_far(x) - 0.1 * x.mean(1, keepdim=True)
         ),
-        "only the first position sees the end": first_leaks,
+        "only the first position uses the end": first_leaks,
         "only the last element leaks": last_entry_leaks,
         "beyond sixteen positions": lambda x: mean_so_far(x) if x.shape[1] <= 16 else x.roll(-1, 1),
         "without a gradient": lambda x: (

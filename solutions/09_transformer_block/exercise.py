@@ -590,7 +590,7 @@ probe.judges(
     right=[by_reference],
     wrong={
         "always 0": lambda x, weight=None, bias=None, eps=1e-5: torch.zeros_like(x),
-        "the vectors as they are": lambda x, weight=None, bias=None, eps=1e-5: x.clone(),
+        "the vectors unchanged": lambda x, weight=None, bias=None, eps=1e-5: x.clone(),
         "twice the right result": lambda *inputs, **more: 2 * by_reference(*inputs, **more),
     },
     points=1,

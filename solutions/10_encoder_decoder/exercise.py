@@ -483,7 +483,7 @@ probe.judges(
         "the mean of the whole row": lambda target_in: (
             TABLE[target_in].mean(dim=1, keepdim=True).expand(-1, target_in.shape[1], -1)
         ),
-        "the next token is in view": lambda target_in: TABLE[target_in.roll(-1, dims=1)],
+        "the next token is read": lambda target_in: TABLE[target_in.roll(-1, dims=1)],
     },
     points=1,
 )
@@ -493,7 +493,7 @@ probe.judges(
 probe = probes(check_decoder=check_decoder)
 probe.judges(
     right=[running_sum],
-    wrong={"the next token is in view": lambda target_in: TABLE[target_in.roll(-1, dims=1)]},
+    wrong={"the next token is read": lambda target_in: TABLE[target_in.roll(-1, dims=1)]},
     points=6,
 )
 
@@ -536,12 +536,12 @@ def mixed_rows(target_in):
 probe.judges(
     right=[running_sum, last_token, causal_look],
     wrong={
-        "a faint leak": leaking(1e-4, 1),
-        "a leak from far ahead": leaking(1.0, 5),
+        "a small leak": leaking(1e-4, 1),
+        "a leak from a distant position": leaking(1.0, 5),
         "positions counted from the end": from_the_end,
         "normalised over the row": normalised_over_the_row,
         "rows of the batch are mixed": mixed_rows,
-        "the next token is in view": leaking(0.5, 1),
+        "the next token is read": leaking(0.5, 1),
     },
     points=6,
 )

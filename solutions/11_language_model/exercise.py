@@ -631,7 +631,7 @@ probe.judges(
     wrong={
         "no mask among the new tokens": made(mask=ones),
         "the mask counts from the top left": made(mask=lambda n, s: ones(n, s).tril()),
-        "a new token does not see itself": made(mask=lambda n, s: ones(n, s).tril(s - n - 1)),
+        "a new token does not attend to itself": made(mask=lambda n, s: ones(n, s).tril(s - n - 1)),
         "the scale follows the number of keys": made(mask=late, scale=lambda k: k.shape[-2] ** 0.5),
         "new keys before the old ones": made(mask=late, first=True),
         "no scale": made(mask=late, scale=lambda k: 1.0),

@@ -538,7 +538,7 @@ probe.judges(
     wrong={
         "the earlier copy itself": lambda w, t: scored(w, marked(t), repeats(t).clamp(min=1)),
         "divided by all positions": lambda w, t: scored(w, shifted(marked(t)), len(t)),
-        "NaN where nothing comes twice": lambda w, t: scored(w, shifted(marked(t)), repeats(t)),
+        "NaN where no token repeats": lambda w, t: scored(w, shifted(marked(t)), repeats(t)),
         "divided by the number of pairs": lambda w, t: scored(
             w, shifted(marked(t)), marked(t).sum().clamp(min=1)
         ),

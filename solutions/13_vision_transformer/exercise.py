@@ -326,7 +326,7 @@ probe.judges(
     right=[by_loops],
     wrong={
         "all zeros": lambda images, patch_size: 0 * by_loops(images, patch_size),
-        "the image as it is": lambda images, patch_size: images,
+        "the image unchanged": lambda images, patch_size: images,
         "twice the right result": lambda images, patch_size: 2 * by_loops(images, patch_size),
     },
     points=1,
@@ -359,8 +359,8 @@ probe.judges(
     wrong={
         "reshaped only": in_order(1, 2, 3, 4, 5),
         "column by column": in_order(4, 2, 1, 3, 5),
-        "colours last": in_order(2, 4, 3, 5, 1),
-        "every patch turned over": in_order(2, 4, 1, 5, 3),
+        "channels last": in_order(2, 4, 3, 5, 1),
+        "every patch transposed": in_order(2, 4, 1, 5, 3),
         "every second pixel": strided,
         "the first image for all": lambda x, p: by_loops(x[:1].expand_as(x), p),
     },

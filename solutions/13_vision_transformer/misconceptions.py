@@ -45,7 +45,7 @@ patches.fault(
     order=lambda grid: grid.permute(0, 4, 2, 1, 3, 5),
 )
 patches.fault(
-    "colours last",
+    "channels last",
     "Inside a patch, you list the channels of each pixel together. List one channel after another.",
     fails=("channels", "gradient"),
     order=lambda grid: grid.permute(0, 2, 4, 3, 5, 1),
@@ -457,7 +457,7 @@ BROKEN = {
     "start": lambda x, token, positions: in_front(x, token) + positions.roll(1, 0),
 }
 fixed.fault(
-    "the colours still come last",
+    "the channels still come last",
     """The positions are now right. Inside a patch you still list the channels of each pixel
     together.""",
     fails=("colours",),

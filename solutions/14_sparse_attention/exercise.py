@@ -391,7 +391,7 @@ probe = probes(check_band=check_band)
 probe.judges(
     right=[by_mask],
     wrong={
-        "the values as they are": lambda q, k, v, half_width: v,
+        "the values unchanged": lambda q, k, v, half_width: v,
         "full attention": lambda q, k, v, half_width: by_mask(q, k, v, len(q)),
     },
     points=1,
@@ -402,7 +402,7 @@ probe.judges(
 probe = probes(check_band=check_band)
 probe.judges(
     right=[by_mask],
-    wrong={"the values as they are": lambda q, k, v, half_width: v},
+    wrong={"the values unchanged": lambda q, k, v, half_width: v},
     points=6,
 )
 
@@ -442,7 +442,7 @@ probe.judges(
         "zeros count at the ends": padded,
         "a window of one is widened": never_alone,
         "too narrow where the window is wide": at_most_the_text,
-        "one too far": lambda q, k, v, h: by_mask(q, k, v, h + 1),
+        "one position too far": lambda q, k, v, h: by_mask(q, k, v, h + 1),
         "only the past": lambda q, k, v, h: by_mask(
             q, k, v, h, seen=lambda away, half: (away >= 0) & (away <= half)
         ),

@@ -532,8 +532,8 @@ def count(weights):
 probe.judges(
     right=[by_table, lambda query, key, value: by_table(3 * query, 5 * key, value)],
     wrong={
-        "the future is seen": from_weights(lambda w: w),
-        "itself is not seen": from_weights(
+        "the future is read": from_weights(lambda w: w),
+        "itself excluded": from_weights(
             lambda w: w.tril(-1) + 1e-9 * torch.eye(len(w), dtype=w.dtype)
         ),
         "softmax instead of features": lambda q, k, v: (
@@ -542,7 +542,7 @@ probe.judges(
         ),
         "divided by the number of keys": from_weights(torch.tril, count),
         "the sum is not divided": from_weights(torch.tril, lambda w: 1.0),
-        "the memory starts anew after 64 positions": from_weights(
+        "the memory is reset after 64 positions": from_weights(
             lambda w: w.tril() * (torch.arange(len(w))[:, None] // 64 == torch.arange(len(w)) // 64)
         ),
     },

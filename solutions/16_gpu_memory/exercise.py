@@ -468,14 +468,14 @@ def own(program, block):
 probe = probes(check_copy=check_copy)
 probe.judges(
     right=[with_clone],
-    wrong={"the last block is left out": by_blocks(lambda n, b: n // b, own)},
+    wrong={"the last block is missing": by_blocks(lambda n, b: n // b, own)},
     points=1,
 )
 ### BEGIN HIDDEN TESTS
 probe.judges(
     right=[with_clone, by_blocks(lambda n, b: -(-n // b), own)],
     wrong={
-        "the last block is left out": by_blocks(lambda n, b: n // b, own),
+        "the last block is missing": by_blocks(lambda n, b: n // b, own),
         "one program only": by_blocks(lambda n, b: 1, own),
         "one program too few": by_blocks(lambda n, b: max(1, -(-n // b) - 1), own),
         "blocks overlap": by_blocks(lambda n, b: -(-n // b), lambda p, b: p + torch.arange(b)),

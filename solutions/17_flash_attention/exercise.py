@@ -659,13 +659,13 @@ def flash_causal(query, key, value):
 # %% nbgrader={"grade_id": "flash_causal-by_hand", "grade": true, "points": 1}
 # The example of the text: the first element of a query is 4, and 1/sqrt(16) scales it to 1.
 probe = probes(flash_causal=flash_causal)
-asked, offered, handed = torch.zeros(3, 16), torch.zeros(3, 16), torch.zeros(3, 16)
-asked[:, 0] = 4.0
-offered[1, 0] = LN3
-handed[:, 0] = torch.tensor([20.0, 40.0, 80.0])
+query, key, value = torch.zeros(3, 16), torch.zeros(3, 16), torch.zeros(3, 16)
+query[:, 0] = 4.0
+key[1, 0] = LN3
+value[:, 0] = torch.tensor([20.0, 40.0, 80.0])
 expected = torch.zeros(3, 16)
 expected[:, 0] = torch.tensor([20.0, 35.0, 44.0])
-probe.gives(expected, asked, offered, handed)
+probe.gives(expected, query, key, value)
 
 # %% nbgrader={"grade_id": "flash_causal-whole", "grade": true, "points": 1}
 # Two whole tiles of queries and of keys.

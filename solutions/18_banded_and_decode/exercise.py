@@ -547,7 +547,7 @@ probe = probes(check_paged=check_paged)
 probe.judges(
     right=[by_loops],
     wrong={
-        "nothing but zeros": lambda query, keys, values, table, lengths: (
+        "all zeros": lambda query, keys, values, table, lengths: (
             0 * query[..., :1].expand(*query.shape[:2], values.shape[-1])
         ),
         "twice the right output": lambda *x: 2 * by_loops(*x),
