@@ -788,9 +788,7 @@ check = WrongAnswers("check_general", tests=("plain", "mutants"))
 
 @check("a symmetric matrix", fails=("mutants",))
 def check_symmetric(candidate):
-    """Your matrix is the identity, so a transposed or a missing matrix gives the same scores. Use
-    one that is not symmetric.
-    """
+    """Your matrix is symmetric, so a transposed one gives the same scores. Use one that is not."""
     query, key = torch.arange(24.0).view(2, 3, 4).sin(), torch.arange(40.0).view(2, 5, 4).cos()
     got = candidate(query, key, torch.eye(4))
     return got.shape == (2, 3, 5) and bool(torch.allclose(got, query @ key.mT, atol=1e-4))

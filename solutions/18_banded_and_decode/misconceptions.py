@@ -57,7 +57,7 @@ for name, message, column in (
 ):
     banded.fault(
         name,
-        f"The first column is for the earliest key, the middle one for the query's own. {message}",
+        f"{message} The first column is for the earliest key, the middle one for the query's own.",
         fails=BAND,
         column=column,
     )
@@ -69,22 +69,22 @@ for name, hole in (("zero", 0.0), ("NaN", math.nan), ("a large negative number",
         hole=hole,
     )
 for name, message, score in (
-    ("scaled", "You scale them.", lambda q, k: product(q, k) / q.shape[-1] ** 0.5),
+    ("scaled", "You scale the products.", lambda q, k: product(q, k) / q.shape[-1] ** 0.5),
     ("averaged", "You take means.", lambda q, k: (q * k).mean(-1)),
     (
         "distances instead of products",
-        "Yours are squared distances.",
+        "You compute squared distances.",
         lambda q, k: (q - k).square().sum(-1),
     ),
     (
         "half precision",
-        "You compute them in half precision.",
+        "You compute the products in half precision.",
         lambda q, k: product(q.half(), k.half()).to(q.dtype),
     ),
 ):
     banded.fault(
         name,
-        f"The band contains the plain products of queries and keys. {message}",
+        f"{message} The band contains the plain products of queries and keys.",
         fails=BAND if "distances" in name else BAND[1:],
         score=score,
     )
@@ -280,7 +280,7 @@ for name, message, steps in (
         **steps,
     )
 for name, message, score in (
-    ("no scale", "You do not scale them.", lambda q, k, v: q @ k.mT),
+    ("no scale", "You do not scale the scores.", lambda q, k, v: q @ k.mT),
     ("divided by E", "You divide by E itself.", lambda q, k, v: q @ k.mT / q.shape[-1]),
     (
         "divided by the root of the value's size",
@@ -290,7 +290,7 @@ for name, message, score in (
 ):
     sliding.fault(
         name,
-        f"Scores are products divided by the root of E. {message}",
+        f"{message} Scores are products divided by the root of E.",
         fails=NUMBERS[1:] if "value" in name else SCALE["fails"],
         score=score,
     )
@@ -410,7 +410,7 @@ def merge_calls(draw):
 for name, message, weigh in (
     (
         "the outputs are averaged",
-        "Yours are equal.",
+        "Your shares are equal.",
         lambda shares, total: torch.ones_like(shares) / len(shares),
     ),
     (
@@ -418,8 +418,12 @@ for name, message, weigh in (
         "You divide by the number of pieces.",
         lambda shares, total: shares / len(shares),
     ),
-    ("the outputs are summed", "Yours are 1.", lambda shares, total: torch.ones_like(shares)),
-    ("never divided", "Divide by their sum.", lambda shares, total: shares),
+    (
+        "the outputs are summed",
+        "Your shares are all 1.",
+        lambda shares, total: torch.ones_like(shares),
+    ),
+    ("never divided", "You do not divide the shares by their sum.", lambda shares, total: shares),
     (
         "the largest piece alone",
         "You keep only the largest piece.",
@@ -428,7 +432,7 @@ for name, message, weigh in (
 ):
     merging.fault(
         name,
-        f"The share of a piece is e^(its lse - the merged lse). {message}",
+        f"{message} The share of a piece is e^(its lse - the merged lse).",
         weigh=weigh,
     )
 merging.fault(
@@ -756,7 +760,7 @@ for name, message, mix in (
 ):
     pages.fault(
         name,
-        f"The weights of a text are one softmax over all its keys. {message}",
+        f"{message} The weights of a text are one softmax over all its keys.",
         fails=PAGED,
         mix=mix,
     )
@@ -846,7 +850,7 @@ for parts_of in (DROPPED["parts_of"], lambda keys, n: of_size(max(1, keys // n),
 for parts_of, (name, told, steps) in itertools.product(
     (rounded_up, even),
     (
-        ("alike", "nothing, because all are equal", ALIKE),
+        ("alike", "nothing: all are equal", ALIKE),
         (
             "by the number of keys",
             "the number of its keys",
@@ -876,7 +880,7 @@ for parts_of, (name, told, steps) in itertools.product(
         ),
         (
             "that do not sum to one",
-            "the largest of them",
+            "its log-sum-exp, but is not divided by the sum",
             {"shares_of": lambda s, n: (s - s.amax(0)).exp()},
         ),
     ),

@@ -202,7 +202,7 @@ rings.fault(
 for name, message, steps in (
     (
         "values move in the opposite direction",
-        "in opposite directions",
+        "they move in opposite directions",
         {"value_of": lambda rank, step, size: (rank + step) % size},
     ),
     ("the own values for all keys", "always the own values", {"value_of": lambda rank, *_: rank}),
@@ -214,7 +214,7 @@ for name, message, steps in (
         fails=RING if "own" in name else ("values", "causal", "uneven", "large"),
         **steps,
     )
-MASK = "Position i of the *sequence* attends to the positions 0 to i. {}"
+MASK = "{} Position i of the *sequence* attends to positions 0 to i."
 for name, message, fails, steps in (
     (
         "the mask is ignored",
@@ -236,25 +236,25 @@ for name, message, fails, steps in (
     ),
     (
         "the mask is reversed",
-        "Yours attends to later positions.",
+        "Your positions attend to later ones.",
         CAUSAL,
         {"closed": lambda row, column: column < row},
     ),
     (
         "the diagonal is masked",
-        "Yours excludes its own position.",
+        "Your positions exclude themselves.",
         CAUSAL,
         {"closed": lambda row, column: column >= row},
     ),
     (
         "the diagonal is masked, except for the first position",
-        "Yours excludes its own position.",
+        "Your positions exclude themselves.",
         CAUSAL,
         {"closed": lambda row, column: (column >= row) & (row + column > 0)},
     ),
     (
         "all shards are taken as equally long",
-        "Shards may differ in length.",
+        "You assume equal shards.",
         ("uneven",),
         {"position": lambda device, lengths, own: device * lengths[0]},
     ),
@@ -267,7 +267,7 @@ for position in (
 ):
     rings.fault(
         "all shards are taken as equally long",
-        MASK.format("Shards may differ in length."),
+        MASK.format("You assume equal shards."),
         fails=("uneven",),
         position=position,
     )
@@ -276,7 +276,7 @@ for name, message, scaled in (
     ("divided by E", "divided by E", lambda scores, query, value: scores / query.shape[-1]),
     (
         "divided by the root of the value's size",
-        "divided by the square root of E_v",
+        "divided by the root of E_v",
         lambda scores, query, value: scores * value.shape[-1] ** -0.5,
     ),
 ):

@@ -223,10 +223,10 @@ def best_calls(draw):
 
 
 for name, message, order in (
-    ("the values unsorted", "You do not sort them.", list),
+    ("the values unsorted", "You do not sort the values.", list),
     (
         "descending",
-        "You sort them in descending order.",
+        "You sort the values in descending order.",
         lambda values: sorted(values, reverse=True),
     ),
     (
@@ -237,7 +237,7 @@ for name, message, order in (
 ):
     best.fault(
         name,
-        f"The weights belong to the values in ascending order. {message}",
+        f"{message} The weights belong to the values in ascending order.",
         fails=None if name == "descending" else ("more",),
         order=order,
     )
