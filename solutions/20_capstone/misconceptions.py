@@ -43,7 +43,7 @@ for name, message, difference in (
     ("sizes without signs", "You drop the sign.", lambda h, c: abs(h - c)),
     ("relative differences", "You divide by the control.", lambda h, c: (h - c) / c),
 ):
-    pairs.fault(name, f"A difference is hero minus control. {message}", difference=difference)
+    pairs.fault(name, f"{message} A difference is hero minus control.", difference=difference)
 for name, order in (
     ("in the order of the hero", list),
     ("descending seeds", lambda seeds: sorted(seeds, reverse=True)),
@@ -260,7 +260,7 @@ for name, message, weigh in (
     ),
     (
         "weights that do not sum to one",
-        "Subtract ((i - 1)/n)^c.",
+        "You do not subtract ((i-1)/n)^c.",
         lambda n, count: [(i / n) ** count for i in range(1, n + 1)],
     ),
     (
@@ -399,7 +399,7 @@ for name, message, fails, shift in (
 ):
     verdicts.fault(
         name,
-        f"The first test uses the signs of d - margin. {message}",
+        f"{message} The first test uses the signs of d - margin.",
         fails=fails,
         shift=shift,
     )
@@ -426,7 +426,7 @@ verdicts.fault(
     "You use the more frequent sign against 0 without checking that its test decides.",
     zero_limit=lambda level: 1.0,
 )
-SIDE = "The side is that of the more frequent sign, if its test decides. {}"
+SIDE = "{} The side is that of the more frequent sign, if its test decides."
 for name, message, fails, place in (
     (
         "the mean decides the side",
@@ -480,7 +480,7 @@ for name, message, fails, place in (
     ),
     (
         "five seeds are too few",
-        "Yours never decides with five seeds; five equal signs have p = 1/16.",
+        "You never decide with five seeds.",
         None,
         lambda d, of, level: "open" if len(d) < 6 else side_of(d, of, level),
     ),
@@ -584,7 +584,11 @@ for name, message, control_at in (
         "its worst setting",
         lambda hero, best_of, table: best_of(table, table, score=lambda row: -median(row)),
     ),
-    ("the control at the setting of the hero", "the hero's", lambda hero, best_of, table: hero),
+    (
+        "the control at the setting of the hero",
+        "the setting of the hero",
+        lambda hero, best_of, table: hero,
+    ),
 ):
     fixed.fault(
         name,
