@@ -96,7 +96,7 @@ def check_notebook(
     result = NotebookResult(str(path), seed=drawn if seed is None else str(seed))
     try:
         if path.suffix != ".ipynb":
-            raise Unreadable("not a notebook (its name does not end in .ipynb)")
+            raise Unreadable("not a notebook (the name does not end in .ipynb)")
         data = path.read_bytes()
         notebook = parse_notebook(data)
         assignment = _assignment(notebook, data, path, result)
@@ -106,8 +106,8 @@ def check_notebook(
         result.notes += submission.notes
         if any(note.startswith(OTHER_VERSION) for note in submission.notes):
             result.notes.append(
-                "cells of the same name are compared; where one is missing, copy your answers into "
-                f"exercises/{assignment.slug}/{assignment.slug}.ipynb of today"
+                "cells with the same name are compared; if one is missing, copy your answers into today's "
+                f"exercises/{assignment.slug}/{assignment.slug}.ipynb"
             )
         result.read_by_a_person = dict(assignment.manual)
         result.more = assignment.more
@@ -201,7 +201,7 @@ def _messages(job: object, seed: str, timeout: float) -> Iterator[tuple[str, str
                 if re.search(r"^Timeout \([\d:.]+\)!$", said, re.MULTILINE):  # of faulthandler
                     yield "timeout", "", f"took longer than {timeout:g} s (an endless loop?)"
                 else:
-                    text = "the process ended while it ran (out of memory, or an exit?)"
+                    text = "the process ended during the run (out of memory, or an exit?)"
                     yield "error", "", " ".join([text, *said.splitlines()[-1:]])[:250]
             finally:
                 process.kill()
@@ -273,7 +273,7 @@ def _print(result: NotebookResult) -> None:
         )
         table.add_row(name, "{:g}/{:g}".format(*_points(tests)), states)
     for name, points in result.read_by_a_person.items():
-        table.add_row(name, f"-/{points:g}", Text("read by a person", style="dim"))
+        table.add_row(name, f"-/{points:g}", Text("graded by a person", style="dim"))
     console.print(table)
     for note in result.notes:
         console.print(f"note: {note}", style="yellow", soft_wrap=True)
@@ -285,7 +285,7 @@ def _print(result: NotebookResult) -> None:
         for text in parts or [block[0].message]:
             console.print(f"  {text}", soft_wrap=soft)
     if any("seed" in test.parts for test in result.tests):
-        again = f"The random inputs are those of seed {result.seed}: --seed {result.seed} draws them again."
+        again = f"The random inputs are those of seed {result.seed}; --seed {result.seed} draws them again."
         console.print(f"\n{again}", style="dim", soft_wrap=True)
     console.print(f"\n{_earned(result)}.", style="bold", soft_wrap=True)
     console.print(f"{_reach(result)}.", style="dim", soft_wrap=True)
@@ -302,11 +302,11 @@ def _earned(result: NotebookResult) -> str:
 def _reach(result: NotebookResult) -> str:
     """What the points rest on."""
     if result.hidden_inputs:
-        return "All tests were run, hidden inputs included"
-    told = "Only the tests in this notebook were run"
+        return "All tests ran, including hidden inputs"
+    told = "Only the tests in this notebook ran"
     if not result.untested_properties:
         return f"{told}; a grader adds hidden inputs"
     return (
         f"{told}; {result.untested_properties} properties are untested: their inputs are in the "
-        "course's sources, which are not at hand"
+        "course's sources, which were not found"
     )

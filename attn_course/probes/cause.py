@@ -42,8 +42,8 @@ _VARIED = 2  # different wrong arrays that a small change must explain
 _SINGLE = 3  # or different wrong numbers, where an answer is one number
 _TEXTS = 2  # or different wrong texts, each beside the right one
 _MOST_WORK = 80_000  # small changes, times the effort that an answer to the smallest call takes
-_LEAST = "` in place of `|a number is off by one|another power"
-_ANY_VALUE = r"`\w+`(?! in place)|an intermediate result|a condition is (?=turned)"
+_LEAST = "` instead of `|a number is off by one|another power"
+_ANY_VALUE = r"`\w+`(?! instead)|an intermediate result|a condition is (?=inverted)"
 NOT_SEARCHED = ("raises", "judges", "memory", "costly")
 
 
@@ -71,11 +71,11 @@ def find_cause(suspect: Suspect) -> Cause:
     again = run(mended, suspect.failing.call)
     passes = _passes(suspect, again)
     if passes is not False:
-        return Cause(name, f"{told}.{' With a right one this test passes.' if passes else ''}")
+        return Cause(name, f"{told}.{' Then this test passes.' if passes else ''}")
     records = [Record(r.call, None, function=mended) for r in suspect.records]
     failing = Record(suspect.failing.call, again)
     own = _own_cause(replace(suspect, function=mended, records=records, failing=failing))
-    rest = f" There is a fault in `{suspect.name}` as well"
+    rest = f" `{suspect.name}` has a fault as well"
     return Cause(own.name or name, f"{told}.{rest}{': ' + own.text if own.text else '.'}")
 
 
@@ -95,11 +95,13 @@ def _own_cause(suspect: Suspect) -> Cause:
         suspect.function, suspect.bench, suspect.failing, suspect.right, suspect.records
     )
     if found:
-        guess = "A guess, as no number of yours is finite: " if _nothing_finite(suspect) else ""
+        guess = (
+            "A guess, because none of your numbers is finite: " if _nothing_finite(suspect) else ""
+        )
         return Cause(found[0].name if len(found) == 1 else None, guess + explain(found))
     if _returns_nothing(suspect):
         name = "the return is missing"
-        text = "Without a return statement, Python returns None, and the result is lost."
+        text = "Without a return statement, Python returns None."
         return Cause(name, f"{name}. {text}")
     if suspect.wrong.kind == "judges":
         return _of_judging(suspect)
@@ -150,11 +152,11 @@ def _by_search(suspect: Suspect) -> Cause:
     bench, first = suspect.bench, _first_cases(suspect, right)
     cases = bench.evidence(suspect.function, right, first)
     if not _steady(suspect):
-        name = "another result at every call"
+        name = "a different result at every call"
         text = (
-            "With the same input your function returns other numbers each time: it draws random "
-            "numbers, keeps something from call to call, or, in a kernel, reads behind the end of "
-            "a tensor (look at masks and strides)."
+            "For the same input your function returns different numbers at each call: it draws "
+            "random numbers, keeps a state between calls, or, in a kernel, reads beyond the end of "
+            "a tensor (check masks and strides)."
         )
         return Cause(name, f"{name}. {text}")
     found = Search(bench, cases, right, mistakes, parameters(right)).explain()
@@ -294,7 +296,7 @@ def _patterns(
 ) -> list[Cause]:
     """Mistakes that show as NaN or infinity.
 
-    One is told if it gives all finite numbers as well, with infinity in place of NaN or the other
+    One is told if it gives all finite numbers as well, with infinity instead of NaN or the other
     way round. It is a guess if it gives the same places, whatever the other numbers, and only where
     the call that failed has them: a second fault changes finite numbers alone.
     """
@@ -322,7 +324,7 @@ def _patterns(
         return odd or not Case(case.call, case.right, known(mistake.function, case.call)).wrong
 
     found = [m for m in mistakes if all(same(m, case, h) for case, h in seen)]
-    guess = "A guess, from where the numbers are not finite: "
+    guess = "A guess, from the positions of NaN and infinity: "
     return [Cause(None, guess + explain(found))] if found else []
 
 
@@ -343,10 +345,10 @@ def _same(one: list[Any] | None, other: list[Any] | None) -> bool:
 def _of_judging(suspect: Suspect) -> Cause:
     """A test that the learner wrote: an error, or exact comparison where numbers are rounded."""
     if suspect.failing.outcome.error is not None and "the wrong answer" in suspect.wrong.text:
-        name = "an error in place of a verdict"
+        name = "an error instead of a verdict"
         text = (
-            "For a wrong answer your test raises an error, and returns nothing. A candidate that "
-            "raises an error is wrong: call it in a try block."
+            "Your test raises an error for a wrong answer. A candidate that raises an error is "
+            "wrong: call it in a try block."
         )
         return Cause(name, f"{name}. {text}")
     candidate = suspect.failing.call.args[0]
@@ -355,7 +357,7 @@ def _of_judging(suspect: Suspect) -> Cause:
         return Cause()
     name = "exact comparison of rounded numbers"
     text = (
-        "Two right answers differ in the last digits, because sums are rounded in another order: "
-        "torch.equal and == call them different. Compare up to a tolerance, with torch.allclose."
+        "Right answers differ in the last digits, because sums are rounded in another order. "
+        "Compare up to a tolerance with torch.allclose, not with torch.equal or ==."
     )
     return Cause(name, f"{name}. {text}")

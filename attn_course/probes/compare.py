@@ -11,8 +11,8 @@ from torch import Tensor
 from attn_course.probes.values import short
 
 # torch.testing's defaults, spelled out because naming a misconception needs them slightly wider.
-# Entries of one row share their sums, and one that is small because large terms cancel has the
-# rounding of those: the absolute tolerance grows with the largest entry of the row.
+# Elements of one row share their sums, and one that is small because large terms cancel has the
+# rounding of those: the absolute tolerance grows with the largest element of the row.
 _TOLERANCE = {
     torch.float64: (1e-7, 1e-7),
     torch.float32: (1.3e-6, 1e-5),
@@ -97,9 +97,9 @@ def _plain(got: object, expected: Tensor) -> Tensor | Difference:
         if got is None:
             hint = " (is a return missing?)"
         elif type(got) in (float, int, bool) or isinstance(got, np.generic):
-            hint = " (keep to tensor operations: .item() and float() leave torch)"
+            hint = " (use tensor operations only: .item() and float() leave torch)"
         elif isinstance(got, np.ndarray):
-            hint = " (keep to torch operations)"
+            hint = " (use torch operations only)"
         return Difference("type", f"expected a torch.Tensor, got {kind_of(got)}{hint}")
     tensor = torch.Tensor.detach(got)  # type: ignore[arg-type]
     if tensor.layout != torch.strided:
@@ -175,7 +175,7 @@ def _value_difference(
     wrong = gap > bound
     if not bool(wrong.any()):
         return None
-    # Report the entry furthest beyond its own tolerance: that one is certainly wrong.
+    # Report the element furthest beyond its own tolerance: that one is certainly wrong.
     at = int(torch.where(wrong, gap, torch.full_like(gap, -1.0)).argmax())
     index = tuple(int(i) for i in np.unravel_index(at, tuple(got.shape))) if got.dim() else ()
     largest = float(gap.reshape(-1)[at])
@@ -189,7 +189,7 @@ def _value_difference(
 
 
 def _row_scale(size: Tensor) -> Tensor:
-    """The largest entry of each row, at least 1."""
+    """The largest element of each row, at least 1."""
     return size.amax(-1, keepdim=True).clamp(min=1.0) if size.ndim else size.clamp(min=1.0)
 
 
@@ -226,7 +226,7 @@ def _rank(dtype: torch.dtype) -> int:
 
 def _count(mask: Tensor, total: int) -> str:
     number = int(mask.sum())
-    return "the value" if total == 1 else f"{number} of {total} entries"
+    return "the value" if total == 1 else f"{number} of {total} elements"
 
 
 def _be(mask: Tensor) -> str:
@@ -265,7 +265,7 @@ def _number_difference(got: object, expected: Any, slack: float | int) -> Differ
     numpys = issubclass(type(got), np.integer if whole else np.integer | np.floating)
     plain = type(got) is int or (type(got) is float and not whole)
     if not plain and not (numpys and type(got).__module__ == "numpy"):
-        due = "a whole number" if whole else "a number"
+        due = "an integer" if whole else "a number"
         return Difference("type", f"expected {due}, got {kind_of(got)}")
     number: Any = got
     if whole:

@@ -398,7 +398,7 @@ def _telling(got: Numbers, expected: Numbers) -> int:
 
 
 def _share(got: Numbers, theirs: Numbers, expected: Numbers) -> tuple[int, int] | None:
-    """Entries on which a mistake explains what is wrong, and those on which it cannot be there."""
+    """Elements on which a mistake explains what is wrong, and those on which it cannot be there."""
     if not len(got) == len(theirs) == len(expected):
         return None
     agreed = contradicted = 0

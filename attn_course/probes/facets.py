@@ -23,50 +23,47 @@ _OUTSIDE = re.compile(r"(reads|writes) element -?\d+ of `")  # of ``bounds``
 _WITHOUT_OPERATION = re.compile(r"not implemented for '(\w+)'")
 
 CUT_OFF = (
-    "Your result is cut off from its inputs (detach, no_grad, item or a new tensor), so that no "
-    "gradient flows back. Compute it from the inputs by torch operations only."
+    "Your result is detached from its inputs (detach, no_grad, item or a new tensor), so no "
+    "gradient flows back. Compute it from the inputs with torch operations only."
 )
-IN_PLACE = (
-    "The caller still needs it: every later use of that tensor sees your intermediate result. Make "
-    "a new tensor."
-)
+IN_PLACE = "You change a tensor that the caller still needs. Create a new tensor."
 _DTYPE = (
     "Your result has another dtype than its inputs. Look for new tensors, for .float(), .double() "
     "and for Python numbers."
 )
 _LACKS = (
-    "In that line, convert the tensor to another dtype first, such as float, and the result back."
+    "In that line, convert the tensor to another dtype first, such as float, then convert the "
+    "result back."
 )
 _LEAVES = (
-    "What lies there belongs to something else. Write the addresses of that program down: lanes "
-    "behind the end need a mask, in loads and in stores; a row begins at its number times the "
-    "length of a row in memory, not of a block; and each axis of the grid has its own number."
+    "That memory belongs to something else. Lanes beyond the end need a mask, in loads and in "
+    "stores; a row begins at its index times the row length in memory, not the block size; and "
+    "each axis of the grid has its own program id."
 )
-_NO_DIFFERENCE = "Other numbers in it change nothing in your result."
+_NO_DIFFERENCE = "Your result does not change with it."
 _FLOAT = (
-    "The number is right and its type is not: `/`, `float` and most functions of NumPy and torch "
-    "give a float where the text asks for a whole number."
+    "The number is right, but its type is not: `/`, `float` and most functions of NumPy and torch "
+    "return a float, and the text asks for an integer."
 )
 _ANOTHER_FORM = (
-    "The numbers are right, each at its place. Return them in the form that the text asks for."
+    "The numbers and their order are right. Return them in the form that the text asks for."
 )
 _ENDLESS = (
-    "Your result holds itself, as a list does that is appended to itself. Look at what you append."
+    "Your result contains itself, like a list that is appended to itself. Check what you append."
 )
 _HALF = (
-    "Your numbers are right to about three digits, and the code uses a format of 16 bits. Keep the "
+    "Your values are right to about three digits, and your code uses a 16-bit format. Keep the "
     "dtype of the inputs."
 )
 _CONSTANT_ADDED = (
-    "Added against a division by 0 or a logarithm of 0, it changes every result a little, and that "
-    "of small numbers much: with large inputs your function is right. Treat the special case by "
-    "itself."
+    "You add it to avoid a division by 0 or a logarithm of 0, but it changes every result, most of "
+    "all that of small numbers. Treat the special case separately."
 )
 _OVERFLOW = (
-    "Your function is finite for small numbers. The exponential of a large one is infinite (of a "
+    "Your result is finite for small numbers. The exponential of a large one is infinite (of a "
     "very negative one 0), and NaN may follow."
 )
-_SUBTRACT = "A common term can be subtracted before the exponential."
+_SUBTRACT = "You can subtract a common term before the exponential."
 _SUBTRACTED = (
     "You do subtract a maximum. Print the argument of each exponential: it must never be above 0, "
     "and in each row one of them must be 0."
@@ -97,13 +94,13 @@ def facets(suspect: Suspect, *, named: bool) -> Iterator[Facet]:
         yield told("the result contains itself", _ENDLESS)
     value, whole = suspect.failing.outcome.value, None if right is None else right.value
     if type(value) is float and type(whole) is int and value == whole:
-        yield told("a float in place of a whole number", _FLOAT)
+        yield told("a float instead of an integer", _FLOAT)
     elif type(value) is not type(whole) and _same_numbers(suspect):
-        kinds = f"a {type(value).__name__} in place of a {type(whole).__name__}"
+        kinds = f"a {type(value).__name__} instead of a {type(whole).__name__}"
         yield told(kinds, _ANOTHER_FORM)
     if isinstance(error, GradientMissing):
         name = _without_gradient(suspect)
-        if name == "cut off from its inputs":
+        if name == "detached from its inputs":
             yield told(name, CUT_OFF)
         elif name:
             yield told(name, _NO_DIFFERENCE)
@@ -141,7 +138,7 @@ def spoilt_by(mine: Numbers, due: Numbers, is_odd: Callable[[Any], Any]) -> bool
 
 
 def _without_gradient(suspect: Suspect) -> str:
-    """An argument on which no value depends, or that the result is cut off from its inputs.
+    """An argument on which no value depends, or that the result is detached from its inputs.
 
     "" where a value depends on the argument in another call: then it is neither.
     """
@@ -149,7 +146,7 @@ def _without_gradient(suspect: Suspect) -> str:
     for place in map(int, re.findall(r"argument (\d+)", str(suspect.failing.outcome.error))):
         if _ignores(suspect, place, suspect.failing.call):
             return _unused(suspect, place, names)
-    return "cut off from its inputs"
+    return "detached from its inputs"
 
 
 def _unused(suspect: Suspect, place: int, names: list[str]) -> str:

@@ -27,7 +27,7 @@ class Helper:
         """The words on it."""
         if not self.started:
             return f"`{self.name}`, which `{caller}` calls, is not written yet"
-        text = f"`{self.name}`, which `{caller}` calls, is not right yet: mend it first"
+        text = f"`{self.name}`, which `{caller}` calls, is not right yet: correct it first"
         if len(self.found) == 1:
             text += f" ({self.found[0].name})"
         return text
@@ -72,7 +72,7 @@ def wrong_helpers(
 def with_right_helpers(
     function: Callable[..., Any], helpers: Sequence[Helper]
 ) -> Callable[..., Any] | None:
-    """The learner's function with right ones in place of these; None where that cannot be made."""
+    """The learner's function with right ones instead of these; None where that cannot be made."""
     plain = inspect.unwrap(function)
     if not isinstance(plain, types.FunctionType):
         return None

@@ -50,5 +50,5 @@ def name_misconceptions(
 def explain(found: Sequence[Misconception]) -> str:
     """The words on a mistake; on several that give the same numbers no more than that."""
     listed = "; or ".join(f"{m.name}. {' '.join(m.message.split())}" for m in found)
-    several = "one of these, which agree on everything tried: " if len(found) > 1 else ""
+    several = "one of these, which agree on all tried inputs: " if len(found) > 1 else ""
     return several + listed

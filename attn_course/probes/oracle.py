@@ -46,7 +46,7 @@ def from_numpy(function: Callable[..., Any]) -> NumpyOracle:
 
 
 def slope(total: Callable[[Tensor], float], point: Tensor) -> Tensor:
-    """Differentiate a function of one tensor entry by entry, in float64, by the five-point rule.
+    """Differentiate a function of one tensor by the five-point rule, element by element in float64.
 
     Its error is of order step to the 4th where the function is smooth. Where the two differences
     that it joins disagree, a kink (of a ReLU, of a maximum) lies between the points, and they

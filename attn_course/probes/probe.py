@@ -316,7 +316,7 @@ class Probe(Draw):
             self._fail(missed[-1][1], Difference("judges", text), None)
         if missed:
             print(f"{self.name}: {caught} of {len(wrong)} wrong answers are caught.")
-            print(f"  These get through: {'; '.join(name for name, _ in missed)}.")
+            print(f"  Not caught: {'; '.join(name for name, _ in missed)}.")
         return float(points) * max(0.0, caught / len(wrong) - len(refused) / len(right))
 
     def _verdict(self, candidate: Callable[..., Any]) -> tuple[bool | None, Record]:

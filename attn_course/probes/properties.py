@@ -187,10 +187,10 @@ def causal(*, at: int = 0, dim: int = 1) -> Property:
                 return after
             past = difference(after.narrow(dim, 0, t + 1), before.narrow(dim, 0, t + 1), slack=10.0)
             if past is not None:
-                return f"changing positions after {t} changes results up to {t}: the future leaks"
+                return f"changing positions after {t} changes results up to {t}"
         return None
 
-    return Property("the past does not see the future", check)
+    return Property("the result does not depend on later positions", check)
 
 
 def permutation_equivariant(*, at: tuple[int, ...] = (0,), dim: int = -2) -> Property:
@@ -231,7 +231,7 @@ def gradient_reaches(*wrt: int | str) -> Property:
             except student.GradientMissing as error:
                 return str(error)
             if not bool(torch.isfinite(found).all()):
-                return f"the gradient of argument {where} holds NaN or infinite numbers"
+                return f"the gradient of argument {where} contains NaN or infinite numbers"
             if not bool((found != 0).any()):
                 return f"the gradient of argument {where} is zero everywhere"
         return None
@@ -240,11 +240,11 @@ def gradient_reaches(*wrt: int | str) -> Property:
     return Property(f"a gradient reaches argument {names}", check)
 
 
-@_named("a Triton kernel is started")
+@_named("a Triton kernel is launched")
 def starts_a_kernel(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
     """One call starts a kernel of Triton, interpreted or compiled."""
     started = student.starts_kernel(function, *args, **kwargs)
-    return None if started else "the call starts no Triton kernel"
+    return None if started else "the call launches no Triton kernel"
 
 
 @_named("the result is a plain int")
@@ -265,7 +265,7 @@ def memory_below(limit: int, judged: Callable[[Any], str | None] | None = None) 
     def check(function: Callable[..., Any], *args: Any, **kwargs: Any) -> str | None:
         result, peak = student.measure(function, *args, **kwargs)
         if peak > limit:
-            return f"the call holds {peak / 2**20:.2f} MiB at its peak, allowed {limit / 2**20:.2f}"
+            return f"the call uses {peak / 2**20:.2f} MiB at its peak, allowed {limit / 2**20:.2f}"
         return None if judged is None else judged(result)
 
     return Property(f"peak memory stays below {limit / 2**20:.2f} MiB", check)

@@ -2,7 +2,7 @@
 
 A relation compares what the learner's function gave with what another one gave on the same input
 (the negative of it, its transpose, a multiple). A change makes another input of a call (two
-arguments exchanged, the mask turned round): whoever gives on the input what is right on the changed
+arguments exchanged, the mask inverted): whoever gives on the input what is right on the changed
 one has made that mistake.
 """
 
@@ -79,14 +79,14 @@ def _apart(a: Any, b: Any) -> bool:
 
 
 def alike(a: Any, b: Any) -> Any:
-    """Entry by entry, whether two arrays of one shape are equal up to rounding."""
+    """Element by element, whether two arrays of one shape are equal up to rounding."""
     finite = np.abs(b[np.isfinite(b)])
     scale = float(finite.max()) if finite.size else 1.0
     return np.isclose(a, b, rtol=3e-5, atol=3e-6 * min(1.0, scale) + 1e-30, equal_nan=True)
 
 
 def generic(a: Any) -> Any:
-    """Entry by entry, whether a number is one that is not met by chance: no small half-integer."""
+    """Per element, whether a number is one that is not met by chance: no small half-integer."""
     with np.errstate(all="ignore"):
         round_ = (np.abs(2 * a - np.round(2 * a)) <= 1e-4) & (np.abs(a) < 100)
         return np.isfinite(a) & ~round_ & (np.abs(a) > 1e-5)
@@ -142,7 +142,7 @@ _DONE = (
     ("the reciprocal", lambda a: 1 / a, "1 divided by the expected one"),
     ("a tanh too many", np.tanh, "the tanh of the expected one"),
     ("a sigmoid too many", _sigmoid, "the sigmoid of the expected one"),
-    ("cut off at 0", _relu, "the expected one with negative numbers set to 0"),
+    ("clipped at 0", _relu, "the expected one with negative numbers set to 0"),
 )  # fmt: skip
 _UNDONE = (
     *(("exponential", np.exp), ("tanh", np.tanh)),
@@ -157,7 +157,7 @@ def _relations() -> Iterator[Relation]:
         yield Relation(
             "two axes are exchanged",
             f"Your result has the expected numbers with axes {one} and {other} exchanged. Write "
-            "the shape of each intermediate result beside it.",
+            "down the shape of each intermediate result.",
             (_each(np.swapaxes, axis1=one, axis2=other),),
         )
     for axis, words in _AXES.items():
@@ -175,15 +175,15 @@ def _relations() -> Iterator[Relation]:
             )
         for place, which in ((0, "first"), (-1, "last")):
             yield Relation(
-                f"the {which} entry of {words} for all",
-                f"Along {words}, every entry of your result is the {which} of the expected ones. "
+                f"the {which} element of {words} for all",
+                f"Along {words}, every element of your result is the {which} of the expected ones. "
                 "Compute each from its own input.",
                 (_each(_one_for_all, axis=axis, place=place),),
             )
         yield Relation(
             f"a mean over {words}",
-            f"Every entry of your result is the mean of the expected ones over {words}, which "
-            "should not be mixed.",
+            f"Every element of your result is the mean of the expected ones over {words}. "
+            "They should not be averaged.",
             (_each(_mean, axis=axis),),
         )
     for name, change in _UNDONE:
@@ -219,7 +219,7 @@ def same_but_axes(mine: Numbers, base: Numbers) -> bool:
 
 
 def _factor(mine: Numbers, base: Numbers) -> float | None:
-    """The one number that every entry of the base was multiplied by, if there is one."""
+    """The one number that every element of the base was multiplied by, if there is one."""
     shapes = [a.shape for a in mine], [b.shape for b in base]
     whole = len(mine) == 1 or not any(shapes[0])  # one array, or numbers that stand in a list
     if not mine or not whole or shapes[0] != shapes[1]:
@@ -265,7 +265,7 @@ def _which_factor(mine: Numbers, base: Numbers, call: Call) -> str:
 
 VAGUE = Relation(
     "every number is multiplied by one factor",
-    "Up to that factor your result is right. Look for a scale, a mean or a sum that is missing or "
+    "Up to this factor your result is right. Look for a scale, a mean or a sum that is missing or "
     "applied twice.",
     test=_multiplied,
     hint=_which_factor,
@@ -273,13 +273,12 @@ VAGUE = Relation(
 RELATIONS = (
     Relation(
         "results in the wrong order",
-        "You return the expected results in another order. Compare your return with the order in "
-        "the text.",
+        "You return the expected results in another order. Use the order in the text.",
         test=reordered,
     ),
     Relation(
         "an axis of size 1 too many or too few",
-        "The numbers are right, but the shape has an axis of size 1 too many or too few. Look at "
+        "The values are right, but the shape has an axis of size 1 too many or too few. Check "
         "keepdim, squeeze and unsqueeze.",
         test=same_but_axes,
     ),
@@ -291,7 +290,7 @@ SIGN = next(relation for relation in RELATIONS if relation.name == "the sign is 
 Row = tuple[Any, str, str, Callable[[Any], Any]]
 # A key, a name, how the input would have to differ, and the change; {} is the argument.
 _OF_BOOLEANS: tuple[Row, ...] = (
-    ("not", "`{}` is turned round", "True and False were exchanged in `{}`", torch.logical_not),
+    ("not", "`{}` is inverted", "True and False were exchanged in `{}`", torch.logical_not),
     ("all", "`{}` is ignored", "every element of `{}` were True", torch.ones_like),
 )
 _OF_INTEGERS: tuple[Row, ...] = (
@@ -314,7 +313,7 @@ _OF_MATRICES: tuple[Row, ...] = (
     ),
 )
 _OF_NUMBERS: tuple[Row, ...] = (
-    ("inverse", "divided by `{}` in place of multiplied", "`{}` were 1 divided by it",
+    ("inverse", "divided by `{}` instead of multiplied", "`{}` were 1 divided by it",
      lambda x: 1 / x),
     (1, "`{}` is off by one", "`{}` were larger by one", lambda x: x + 1),
     (-1, "`{}` is off by one", "`{}` were smaller by one", lambda x: x - 1),
@@ -328,7 +327,7 @@ def _along(axis: int) -> tuple[Row, ...]:
         (("flip", axis), "`{}` is read in reverse", f"`{{}}` were reversed along axis {axis}",
          partial(torch.flip, dims=(axis,))),
         (("first", axis), "the first of `{}` for all",
-         f"along axis {axis} all of `{{}}` were like its first entry",
+         f"along axis {axis} all of `{{}}` were like its first element",
          lambda x: x.narrow(axis, 0, 1).expand_as(x).clone()),
         *((("roll", axis, step), "`{}` is shifted by one",
            f"`{{}}` were shifted by one along axis {axis}",
@@ -369,8 +368,8 @@ def changes(call: Call, names: list[str]) -> Iterator[tuple[Any, Change]]:
             yield (key, i), _change(*words, partial(_put, i=i, make=make))
     floats = [i for i, a in enumerate(args) if isinstance(a, Tensor) and a.is_floating_point()]
     for i, j in itertools.permutations(floats, 2):
-        words = f"`{told[j]}` in place of `{told[i]}`", f"`{told[i]}` were `{told[j]}`"
-        yield ("in place of", i, j), _change(*words, partial(_instead, i=i, j=j))
+        words = f"`{told[j]}` instead of `{told[i]}`", f"`{told[i]}` were `{told[j]}`"
+        yield ("instead of", i, j), _change(*words, partial(_instead, i=i, j=j))
     for key in call.kwargs:
         message = f"Your result would be right if `{key}` had not been given."
         yield ("dropped", key), Change(f"`{key}` is ignored", message, partial(_without, key=key))

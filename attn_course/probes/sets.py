@@ -52,7 +52,7 @@ class Probes:
         """A probe of one function: ``probes(name=name)``.
 
         Args:
-            oracle: In place of the one that ``oracles.py`` names.
+            oracle: Instead of the one that ``oracles.py`` names.
             function: The learner's function, by its name.
 
         Raises:
@@ -134,7 +134,7 @@ class WrongAnswers:
         Args:
             name: Short name, shown to the learner.
             message: The words for the learner.
-            function: What is called in place of the right answer.
+            function: What is called instead of the right answer.
             fails: The tests that it fails; all where nothing is said.
             but: Tests that it passes.
             **steps: Keyword-only arguments of the right answer, mostly functions.
@@ -155,8 +155,8 @@ class WrongAnswers:
             wrong.__module__, vars(wrong)["__wrapped__"] = function.__module__, function
 
     def detached(self, *, fails: Sequence[str] = ("gradient",)) -> None:
-        """The family: right values that are cut off from the inputs."""
-        self._changed("cut off from its inputs", CUT_OFF, lambda x: x.detach(), fails=fails)
+        """The family: right values that are detached from the inputs."""
+        self._changed("detached from its inputs", CUT_OFF, lambda x: x.detach(), fails=fails)
 
     def in_place(self, argument: int = 0, *, fails: Sequence[str] | None = None) -> None:
         """The family: right values that end up in an argument of the caller."""
@@ -177,7 +177,7 @@ class WrongAnswers:
         self._changed(name, message, lambda x: x.transpose(*axes), **more)
 
     def first_row_for_all(self, name: str, message: str, *, dim: int = 0, **more: Any) -> None:
-        """The family: what is right for the first row is given to every row along ``dim``."""
+        """The family: every row along ``dim`` gets the right result of the first."""
 
         def first(x: Tensor) -> Tensor:
             return x.narrow(dim, 0, 1).expand_as(x) if x.dim() and x.shape[dim] else x
@@ -185,15 +185,18 @@ class WrongAnswers:
         self._changed(name, message, first, **more)
 
     def accepts_everything(self) -> None:
-        """The family, for a test that the learner writes: the candidate is not looked at."""
-        message = "Your test returns True for every candidate. Call it, and compare its results."
+        """The family, for a learner's test: the candidate is ignored."""
+        message = (
+            "Your test always returns True. Call the candidate and compare its result with your "
+            "own numbers."
+        )
         self.fault("accepts everything", message, lambda candidate: True)
 
     def rejects_everything(self) -> None:
-        """The family, for a test that the learner writes: nothing passes it."""
+        """The family, for a learner's test: everything is rejected."""
         message = (
-            "Your test returns False even for a right answer. Look at whether you leave room for "
-            "rounding, at the dtype of your numbers, and at what you return in the end."
+            "Your test rejects a right answer. Check your tolerance, the dtype of your numbers, "
+            "and your return value."
         )
         self.fault("rejects everything", message, lambda candidate: False)
 

@@ -22,7 +22,7 @@ from attn_course.probes.catalogue import Misconception
 
 MOST = 3000  # of one function
 _TOLD = (
-    "A right answer with this one change gives your result on every input tried. The name in "
+    "A right answer with this one change gives your result on every tried input. The name in "
     "brackets is a value or a step of our solution."
 )
 _AXES = (-1, -2, 0, 1)
@@ -39,30 +39,30 @@ _ACTIVATIONS = ("tanh", "sigmoid", "relu", "gelu", "softplus")
 _INSTEAD = {
     "log": (("log2", _BASE), ("log10", _BASE), ("log1p", _OTHER)),
     "exp": (("exp2", _BASE), ("expm1", _OTHER)),
-    "sum": (("mean", "a mean in place of a sum"), ("amax", "the largest in place of a sum")),
+    "sum": (("mean", "a mean instead of a sum"), ("amax", "the largest instead of a sum")),
     "mean": (
-        ("sum", "a sum in place of a mean"),
-        ("median", "a median in place of a mean"),
-        ("amax", "the largest in place of a mean"),
-        ("amin", "the smallest in place of a mean"),
+        ("sum", "a sum instead of a mean"),
+        ("median", "a median instead of a mean"),
+        ("amax", "the largest instead of a mean"),
+        ("amin", "the smallest instead of a mean"),
     ),
     "amax": (
-        ("amin", "the smallest in place of the largest"),
+        ("amin", "the smallest instead of the largest"),
         ("mean", _OTHER),
-        ("sum", "a sum in place of the largest"),
-        ("argmax", "the place of the largest in place of its value"),
+        ("sum", "a sum instead of the largest"),
+        ("argmax", "the index of the largest instead of its value"),
     ),
-    "maximum": (("minimum", "the smallest in place of the largest"),),
-    "max": (("min", "the smallest in place of the largest"),),
-    "min": (("max", "the largest in place of the smallest"),),
+    "maximum": (("minimum", "the smallest instead of the largest"),),
+    "max": (("min", "the smallest instead of the largest"),),
+    "min": (("max", "the largest instead of the smallest"),),
     "logsumexp": (
-        ("amax", "the largest in place of the log-sum-exp"),
-        ("mean", "a mean in place of the log-sum-exp"),
-        ("sum", "a sum in place of the log-sum-exp"),
+        ("amax", "the largest instead of the log-sum-exp"),
+        ("mean", "a mean instead of the log-sum-exp"),
+        ("sum", "a sum instead of the log-sum-exp"),
     ),
     "softmax": (
         ("exp", "exponentials that are not divided by their sum"),
-        ("sigmoid", "a sigmoid in place of a softmax"),
+        ("sigmoid", "a sigmoid instead of a softmax"),
     ),
     "tril": (("triu", "the wrong side of the diagonal"),),
     "triu": (("tril", "the wrong side of the diagonal"),),
@@ -74,22 +74,22 @@ _INSTEAD = {
         for one in _ACTIVATIONS
     },
     "abs": (("square", _OTHER),),
-    "comb": (("perm", "permutations in place of combinations"),),
+    "comb": (("perm", "permutations instead of combinations"),),
 }
 _OPERATORS: tuple[tuple[type, type, str], ...] = (
     (ast.Add, ast.Sub, "plus and minus exchanged"),
     (ast.Sub, ast.Add, "plus and minus exchanged"),
-    (ast.Sub, ast.Div, "divided in place of subtracted"),
-    (ast.Mult, ast.Div, "divided in place of multiplied"),
-    (ast.Div, ast.Mult, "multiplied in place of divided"),
-    (ast.Add, ast.Mult, "multiplied in place of added"),
-    (ast.Mult, ast.Add, "added in place of multiplied"),
+    (ast.Sub, ast.Div, "divided instead of subtracted"),
+    (ast.Mult, ast.Div, "divided instead of multiplied"),
+    (ast.Div, ast.Mult, "multiplied instead of divided"),
+    (ast.Add, ast.Mult, "multiplied instead of added"),
+    (ast.Mult, ast.Add, "added instead of multiplied"),
     (ast.FloorDiv, ast.Mod, "quotient and remainder exchanged"),
     (ast.FloorDiv, ast.Div, "a quotient is not rounded"),
     (ast.Mod, ast.FloorDiv, "quotient and remainder exchanged"),
-    (ast.MatMult, ast.Mult, "element by element in place of a matrix product"),
-    (ast.BitAnd, ast.BitOr, "or in place of and"),
-    (ast.BitOr, ast.BitAnd, "and in place of or"),
+    (ast.MatMult, ast.Mult, "element by element instead of a matrix product"),
+    (ast.BitAnd, ast.BitOr, "or instead of and"),
+    (ast.BitOr, ast.BitAnd, "and instead of or"),
 )
 _EDGE: dict[type, type] = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 _COMPLEMENT: dict[type, type] = {
@@ -111,7 +111,7 @@ _TOO_MUCH = (
     *((f"_.roll(1, {axis})", "{} shifted by one") for axis in (0, -1)),
     ("_.detach()", "no gradient through {}"),
     ("_.mT", "{} transposed"),
-    ("_.tril()", "{} without the future"),
+    ("_.tril()", "{} with a causal mask"),
     ("_ / _.shape[-1]", "{} divided by its size"),
     ("_ / _.shape[-1] ** 0.5", "{} divided by the root of its size"),
     ("_ * _.shape[-1] ** 0.5", "{} times the root of its size"),
@@ -123,8 +123,8 @@ _TOO_MUCH = (
     ("1 - _", "1 minus {}"),
     ("_ + 1", "{} plus 1"),
     ("_ - 1", "{} minus 1"),
-    ("0 * _", "0 in place of {}"),
-    ("0 * _ + 1", "1 in place of {}"),
+    ("0 * _", "0 instead of {}"),
+    ("0 * _ + 1", "1 instead of {}"),
     ("abs(_)", "the absolute value of {}"),
     *((f"_.{name}()", f"{name} of {{}}") for name in ("relu", "tanh", "exp", "log")),
     ("torch.nn.functional.gelu(_)", "gelu of {}"),
@@ -163,7 +163,7 @@ def _of_operation(node: ast.BinOp) -> Iterator[Edit]:
                 ("another power"),
             )
         if isinstance(right, ast.BinOp) and isinstance(right.op, ast.Div):
-            yield ast.BinOp(left, ast.Div(), right.right), "divided in place of a root"
+            yield ast.BinOp(left, ast.Div(), right.right), "divided instead of a root"
         return
     yield from _without_brackets(node)
     missing = _MISSING.get(kind, "a factor is missing")
@@ -188,7 +188,7 @@ def _of_operation(node: ast.BinOp) -> Iterator[Edit]:
             yield _same(node, **{side: turned}), "a matrix is transposed"
     if kind is ast.FloorDiv:
         negative = _same(node, left=ast.UnaryOp(ast.USub(), left))
-        yield ast.UnaryOp(ast.USub(), negative), "rounded up in place of down"
+        yield ast.UnaryOp(ast.USub(), negative), "rounded up instead of down"
 
 
 def _without_brackets(node: ast.BinOp) -> Iterator[Edit]:
@@ -232,14 +232,14 @@ def _of_call(node: Any) -> Iterator[Edit]:
         inner = subject.func if isinstance(subject, ast.Call) and attribute else None
         if isinstance(inner, ast.Attribute) and isinstance(function, ast.Attribute):
             first = _same(node, func=_same(function, value=inner.value))
-            told = f"`{name}` before `{inner.attr}` in place of after it"
+            told = f"`{name}` before `{inner.attr}` instead of after it"
             yield _same(subject, func=_same(inner, value=first)), told
         if isinstance(function, ast.Name) and len(args) == 1:
             yield ast.BinOp(subject, ast.Add(), node), f"the input of `{name}` is added"
     if name == "clamp" and attribute and len(args) == 2 and isinstance(args[1], ast.BinOp):
         yield (
             ast.BinOp(function.value, ast.Mod(), args[1].left),
-            "round the edge in place of up to it",
+            "wrapped around the edge instead of stopped at it",
         )
     if name in ("maximum", "minimum") and len(args) == 2:
         yield args[1], f"`{name}` is missing"
@@ -261,11 +261,11 @@ def _of_call(node: Any) -> Iterator[Edit]:
         kind = ast.Attribute(function.value, "dtype", ast.Load())
         yield (
             ast.Call(ast.Attribute(only, "to", ast.Load()), [kind], []),
-            "only the largest counts in place of a softmax",
+            "only the largest counts instead of a softmax",
         )
     if name in ("topk", "sort", "argsort"):
         smallest = ast.keyword("largest" if name == "topk" else "descending", ast.Constant(False))
-        yield _same(node, keywords=[smallest]), "the smallest in place of the largest"
+        yield _same(node, keywords=[smallest]), "the smallest instead of the largest"
     if name == "log" and args and isinstance(args[0], ast.Constant):
         yield _same(node, args=[ast.Constant(10)]), _BASE
     if name in ("tril", "triu"):
@@ -277,7 +277,7 @@ def _of_call(node: Any) -> Iterator[Edit]:
     if name == "norm" and attribute and method and not args:
         size = ast.Call(ast.Attribute(function.value, "abs", ast.Load()), [], [])
         summed = ast.Attribute(size, "sum", ast.Load())
-        yield _same(node, func=summed), "a sum of absolute values in place of a length"
+        yield _same(node, func=summed), "a sum of absolute values instead of a length"
     for place, keyword in enumerate(node.keywords):
         if keyword.arg == "keepdim":
             rest = [other for other in node.keywords if other is not keyword]
@@ -295,11 +295,11 @@ def _of_call(node: Any) -> Iterator[Edit]:
         stop = ast.BinOp(whole, ast.Mult(), args[2])
         yield _same(node, args=[args[0], stop, args[2]]), "the last part is dropped"
         earlier = ast.BinOp(args[1], ast.Sub(), args[2])
-        yield _same(node, args=[args[0], earlier, args[2]]), "one turn too few"
+        yield _same(node, args=[args[0], earlier, args[2]]), "one pass too few"
         later = ast.BinOp(args[0], ast.Add(), args[2])
         yield _same(node, args=[later, args[1], args[2]]), "the first part is skipped"
     if name == "arange" and len(args) == 2:
-        yield ast.BinOp(node, ast.Sub(), args[0]), "positions are counted from 0 in each part"
+        yield ast.BinOp(node, ast.Sub(), args[0]), "positions counted from 0 in each part"
     if name in ("range", "arange", "slice") and args:
         ends = ("end",) if len(args) == 1 else ("start", "end")
         for (at, end), step in itertools.product(enumerate(ends), (-1, 1)):
@@ -315,7 +315,7 @@ def _of_call(node: Any) -> Iterator[Edit]:
             order[i], order[j] = order[j], order[i]
             yield _same(node, args=order), "another order of arguments or axes"
     if name in ("permute", "transpose") and attribute:
-        yield _reshaped(function.value, node), "reshaped in place of transposed"
+        yield _reshaped(function.value, node), "reshaped instead of transposed"
     if name == "permute":
         for i, j in itertools.permutations(range(len(args)), 2):
             order = [*args[:i], *args[i + 1 :]]
@@ -323,31 +323,31 @@ def _of_call(node: Any) -> Iterator[Edit]:
             yield _same(node, args=order), "another order of arguments or axes"
     if name in ("cat", "stack") and args and isinstance(args[0], ast.List | ast.Tuple):
         turned = _same(args[0], elts=args[0].elts[::-1])
-        yield _same(node, args=[turned, *args[1:]]), "joined in another order"
+        yield _same(node, args=[turned, *args[1:]]), "concatenated in another order"
     if name == "stack":
-        yield _same(node, func=_same(function, attr="cat")), "joined along another axis"
+        yield _same(node, func=_same(function, attr="cat")), "concatenated along another axis"
 
 
 def _of_other(node: Any) -> Iterator[Edit]:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Invert | ast.Not):
         if isinstance(node.operand, ast.Attribute) and node.operand.attr == "inf":
             for number in (0.0, -1.0, -10.0, -1e4, -1e9, math.inf):
-                yield ast.Constant(number), "another number in place of minus infinity"
+                yield ast.Constant(number), "another number instead of minus infinity"
         else:
-            told = "a sign is wrong" if isinstance(node.op, ast.USub) else "turned round"
+            told = "a sign is wrong" if isinstance(node.op, ast.USub) else "inverted"
             yield node.operand, told
     elif isinstance(node, ast.Compare):
         kind = type(node.ops[0])
         if kind in _EDGE:
             yield _same(node, ops=[_EDGE[kind]()]), "off by one at the edge of a condition"
-            yield _same(node, ops=[_COMPLEMENT[_EDGE[kind]]()]), "a condition is turned round"
+            yield _same(node, ops=[_COMPLEMENT[_EDGE[kind]]()]), "a condition is inverted"
             for step in (-1, 1):
                 moved = ast.BinOp(node.left, ast.Add(), ast.Constant(step))
                 yield _same(node, left=moved), "one side of a comparison is off by one"
         for other in (ast.Lt, ast.Gt) if kind in (ast.Eq, ast.NotEq) else ():
-            yield _same(node, ops=[other()]), "larger or smaller in place of equal or not"
+            yield _same(node, ops=[other()]), "larger or smaller instead of equal or not"
         if kind in _COMPLEMENT:
-            yield _same(node, ops=[_COMPLEMENT[kind]()]), "a condition is turned round"
+            yield _same(node, ops=[_COMPLEMENT[kind]()]), "a condition is inverted"
     elif isinstance(node, ast.Constant) and type(node.value) is int:
         for step in (1, -1):
             yield ast.Constant(node.value + step), "a number is off by one"
@@ -360,19 +360,19 @@ def _of_other(node: Any) -> Iterator[Edit]:
             yield ast.Constant(node.value * factor), "another constant"
     elif isinstance(node, ast.Attribute) and node.attr in ("mT", "T"):
         yield node.value, "a matrix is transposed"
-        yield _reshaped(node.value, node), "reshaped in place of transposed"
+        yield _reshaped(node.value, node), "reshaped instead of transposed"
     elif isinstance(node, ast.Subscript):
         yield node.value, "an index is missing"
     elif isinstance(node, ast.Slice):
         for end in ("lower", "upper"):
             if (bound := getattr(node, end)) is not None:
-                yield _same(node, **{end: None}), "a slice is not cut"
+                yield _same(node, **{end: None}), "a slice without a limit"
                 for step in (-1, 1):
                     moved = ast.BinOp(bound, ast.Add(), ast.Constant(step))
                     yield _same(node, **{end: moved}), "off by one at the edge of a slice"
         if node.lower is None and node.upper is not None:
             last = _same(node, lower=ast.UnaryOp(ast.USub(), node.upper), upper=None)
-            yield last, "the last in place of the first"
+            yield last, "the last instead of the first"
         if node.lower is not None and node.upper is not None:
             length = ast.BinOp(node.upper, ast.Sub(), node.lower)
             yield _same(node, lower=None, upper=length), "a slice begins at 0"
@@ -380,28 +380,28 @@ def _of_other(node: Any) -> Iterator[Edit]:
         turns = ast.Call(ast.Name("list", ast.Load()), [node.iter], [])
         last = ast.UnaryOp(ast.USub(), ast.Constant(1))
         for told, cut in (
-            ("the first turn is left out", ast.Slice(ast.Constant(1))),
-            ("the last turn is left out", ast.Slice(None, last)),
+            ("the first pass is left out", ast.Slice(ast.Constant(1))),
+            ("the last pass is left out", ast.Slice(None, last)),
         ):
             yield _same(node, iter=ast.Subscript(turns, cut, ast.Load())), told
         for at, (early, late) in enumerate(itertools.pairwise(node.body)):
             body = [*node.body[:at], late, early, *node.body[at + 2 :]]
-            yield _same(node, body=body), "two steps in the other order"
+            yield _same(node, body=body), "two steps in reverse order"
     elif isinstance(node, ast.Break):
-        yield ast.Pass(), "the loop goes on in place of ending"
+        yield ast.Pass(), "the loop goes on instead of ending"
     elif isinstance(node, ast.List) and 1 < len(node.elts) <= 4:
         for place in range(len(node.elts)):
             rest = [*node.elts[:place], *node.elts[place + 1 :]]
             yield _same(node, elts=rest), "an element is missing"
     elif isinstance(node, ast.Continue):
-        yield ast.Break(), "the loop ends in place of going on"
+        yield ast.Break(), "the loop ends instead of going on"
     elif isinstance(node, ast.AugAssign):
-        yield ast.Assign([node.target], node.value), "overwritten in place of added up"
+        yield ast.Assign([node.target], node.value), "overwritten instead of added up"
     elif isinstance(node, ast.If | ast.IfExp):
         for value in (True, False):
             yield _same(node, test=ast.Constant(value)), "a condition has no effect"
         if isinstance(node, ast.IfExp):
-            yield _same(node, test=ast.UnaryOp(ast.Not(), node.test)), "a condition is turned round"
+            yield _same(node, test=ast.UnaryOp(ast.Not(), node.test)), "a condition is inverted"
 
 
 class _Places(ast.NodeVisitor):
@@ -490,7 +490,7 @@ def _edits(node: Any, groups: list[list[str]]) -> Iterator[Edit]:
                 at = group.index(node.id)
                 for other in group[max(0, at - 3) : at + 4]:
                     if other != node.id:
-                        yield ast.Name(other, ast.Load()), f"`{other}` in place of `{node.id}`"
+                        yield ast.Name(other, ast.Load()), f"`{other}` instead of `{node.id}`"
     else:
         sized = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute)
         if sized and node.value.attr == "shape":
@@ -498,7 +498,7 @@ def _edits(node: Any, groups: list[list[str]]) -> Iterator[Edit]:
                 shape = _same(node.value, value=ast.Name(name, ast.Load()))
                 yield _same(node, value=shape, slice=ast.Constant(axis)), "another size"
             for name in groups[0]:
-                yield ast.Name(name, ast.Load()), f"`{name}` in place of a size"
+                yield ast.Name(name, ast.Load()), f"`{name}` instead of a size"
         yield from _of_other(node)
 
 

@@ -299,7 +299,7 @@ def _gradient(
                 f"no gradient reaches {names}: the function returned None (is a return missing?)"
             )
         raise GradientMissing(
-            f"no gradient reaches {names}: the result is cut off from it "
+            f"no gradient reaches {names}: the result is detached from it "
             "(by detach, item, numpy, no_grad, a new tensor or a step without derivative)"
         )
     return found[0] if len(found) == 1 else found

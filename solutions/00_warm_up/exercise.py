@@ -2,8 +2,8 @@
 # # Exercises: warm-up
 #
 # Write each function in its own cell, then run the test cells below it.
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import math
@@ -22,17 +22,17 @@ oracles, probes = load_oracles("00_warm_up")
 #
 # - `scores` is a floating tensor of any shape, `dim` any of its axes, counted from the front (`0`, `1`) or from the back (`-1`).
 # - The result has the shape and the dtype of `scores`.
-# - It is right for every finite score, however large: the weights of `[1000, 0]` are `[1, 0]`.
-#   A score of `-inf` gets weight 0, as long as one score of its row is finite.
-# - `scores` itself stays as it was, and gradients flow through.
-# - Build it from `exp` and sums: `torch.softmax` and its relatives are not allowed.
+# - It handles every finite score, however large: the weights of `[1000, 0]` are `[1, 0]`.
+#   A score of `-inf` gets weight 0 if another score of its row is finite.
+# - `scores` is not changed, and gradients reach it.
+# - Use `exp` and sums: `torch.softmax` and its relatives are not allowed.
 #
 # By hand: the scores `[ln 1, ln 3]` have exponentials 1 and 3, so the weights are `[0.25, 0.75]`.
 #
 # <details><summary>Hint</summary>
 #
-# Adding the same number to every score of a row changes nothing in the weights.
-# Which number makes overflow impossible?
+# Adding the same number to every score of a row does not change the weights.
+# Which number prevents overflow?
 #
 # </details>
 
@@ -76,7 +76,7 @@ probe = probes(stable_softmax=stable_softmax)
 probe.equals(torch.tensor([1000.0, 0.0]), dim=0)
 probe.equals(torch.tensor([[100.0, 99.0], [-100.0, -101.0]]), dim=1)
 ### BEGIN HIDDEN TESTS
-# float32 up to about 120: beyond, rounding alone spoils answers that are right by other routes.
+# float32 only up to about 120: beyond, rounding alone would fail right answers
 probe.equals(105.0 + probe.normal(3, 5), dim=0)
 levels = torch.tensor([[110.0], [0.0], [-110.0]])
 probe.equals(levels + probe.normal(3, 5), dim=-1)
@@ -99,7 +99,7 @@ probe.equals(scores, dim=-1)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "stable_softmax-gradient", "grade": true, "points": 1}
-# Gradients flow through, and are right.
+# Gradients.
 probe = probes(stable_softmax=stable_softmax)
 probe.gradient(torch.tensor([1.0, 2.0, 3.0]), dim=0)
 ### BEGIN HIDDEN TESTS
@@ -113,16 +113,16 @@ probe.gradient(probe.normal(3, 5), dim=0)
 # `masked_softmax(scores, attn_mask, dim=-1)` is a softmax over the allowed positions only.
 #
 # - `attn_mask` is a boolean tensor, True = may attend; its shape is that of `scores`, or broadcasts to it.
-# - A forbidden position gets weight exactly 0, and its score has no influence on the other weights, however large it is.
-# - A row in which nothing is allowed gets weights 0, not NaN, and gradient 0.
-# - For the rest it keeps the promises of `stable_softmax`: shape, dtype, large scores, any `dim`, inputs untouched, right gradients.
+# - A masked position gets weight exactly 0. Its score, however large, has no influence on the other weights.
+# - A row in which every position is masked gets weights 0, not NaN, and gradient 0.
+# - Otherwise the contract of `stable_softmax` applies: shape, dtype, large scores, any `dim`, unchanged inputs, gradients.
 #
 # By hand: the scores `[ln 1, ln 3, 5]` with the mask `[True, True, False]` give `[0.25, 0.75, 0]`.
 #
 # <details><summary>Hint</summary>
 #
-# What score has an exponential of exactly zero?
-# Give it to the forbidden positions *before* anything else. Then check what happens to a row in which every position is forbidden.
+# Which score has an exponential of exactly zero?
+# Give it to the masked positions *before* anything else. Then check a row in which every position is masked.
 #
 # </details>
 
@@ -151,7 +151,7 @@ probe.equals(probe.normal(3, 5), torch.ones(3, 5, dtype=torch.bool))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "masked_softmax-no_influence", "grade": true, "points": 1}
-# A forbidden score has weight exactly 0 and changes no other weight.
+# A masked score has weight exactly 0 and changes no other weight.
 probe = probes(masked_softmax=masked_softmax)
 mask = torch.tensor([True, False, True])
 probe.holds(properties.zero_where_masked(mask=1), torch.tensor([1.0, 2.0, 3.0]), mask)
@@ -191,7 +191,7 @@ probe.equals(probe.normal(3, 5, dtype=torch.float64) - 200000.0, mask)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "masked_softmax-empty_rows", "grade": true, "points": 1}
-# A row in which nothing is allowed.
+# A row in which every position is masked.
 probe = probes(masked_softmax=masked_softmax)
 mask = torch.tensor([[True, True], [False, False]])
 probe.equals(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), mask)
@@ -203,7 +203,7 @@ probe.equals(probe.normal(2, 3), torch.zeros(2, 3, dtype=torch.bool))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "masked_softmax-gradient", "grade": true, "points": 1}
-# Gradients: right at allowed positions, exactly 0 at forbidden ones and in empty rows.
+# Gradients: right at allowed positions, exactly 0 at masked ones and in empty rows.
 probe = probes(masked_softmax=masked_softmax)
 mask = torch.tensor([[True, True, False], [True, False, True]])
 probe.gradient(torch.tensor([[1.0, 2.0, 3.0], [1.0, 0.0, -1.0]]), mask)
@@ -220,10 +220,10 @@ probe.gradient(probe.normal(3, 5), mask)
 # `weighted_mean(weights, value)` returns $\frac{\sum_s w_s\, v_s}{\sum_s w_s}$: the mean of vectors, each counted by its weight.
 #
 # - `weights` has shape `(..., S)` and is not negative; `value` has shape `(..., S, E)`; the result has shape `(..., E)`.
-#   The leading axes broadcast, so that one set of `S` vectors can be used with many rows of weights.
-# - The weights need not add up to one: twice the weights give the same mean.
-# - Where all weights are 0 the result is 0, not NaN, and `value` gets gradient 0 there.
-# - The inputs stay as they were, and gradients flow to both.
+#   The leading axes broadcast, so one set of `S` vectors can serve many rows of weights.
+# - The weights need not sum to one: twice the weights give the same mean.
+# - Where all weights are 0 the result is 0, not NaN, and the gradient of `value` is 0.
+# - The inputs are not changed, and gradients reach both.
 #
 # By hand: the vectors `[1, 0]` and `[5, 8]` with weights 3 and 1 have the mean `[2, 2]`.
 
@@ -238,7 +238,7 @@ def weighted_mean(weights, value):
 
 
 # %% nbgrader={"grade_id": "weighted_mean-values", "grade": true, "points": 1}
-# Weights that add up to one, as a softmax makes them.
+# Weights that sum to one, as after a softmax.
 probe = probes(weighted_mean=weighted_mean)
 probe.equals(torch.tensor([0.75, 0.25]), torch.tensor([[1.0, 0.0], [5.0, 8.0]]))
 ### BEGIN HIDDEN TESTS
@@ -249,7 +249,7 @@ probe.equals(
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "weighted_mean-any_weights", "grade": true, "points": 1}
-# Weights that add up to more than one (the example by hand), or to less.
+# Weights that sum to more than one (the example by hand), or to less.
 probe = probes(weighted_mean=weighted_mean)
 probe.equals(torch.tensor([3.0, 1.0]), torch.tensor([[1.0, 0.0], [5.0, 8.0]]))
 probe.equals(torch.tensor([0.3, 0.1]), torch.tensor([[1.0, 0.0], [5.0, 8.0]]))
@@ -297,7 +297,7 @@ probe.gradient(weights, probe.normal(2, 3, 5), wrt=(1,))
 # %% [markdown]
 # ## Look
 #
-# Your functions find the sense of a word in its context: each *bank* takes its meaning from the words before it. The two banks get different vectors.
+# Your functions find the sense of a word in its context: each *bank* takes its meaning from the words before it, so the two get different vectors.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -321,20 +321,20 @@ plt.show()
 # %% [markdown]
 # ## 4. The logarithm of a sum of exponentials
 #
-# `logsumexp(scores, dim=-1)` returns $\log \sum_j e^{s_j}$ along the axis `dim`: a smooth maximum, and the logarithm of what a softmax divides by.
+# `logsumexp(scores, dim=-1)` returns $\log \sum_j e^{s_j}$ along the axis `dim`: a smooth maximum, and the logarithm of the divisor of a softmax.
 #
-# - The axis `dim` disappears, and no other one: scores of shape `(2, 3, 5)` with `dim=1` give a result of shape `(2, 5)`, in the dtype of `scores`.
-# - It is right for every finite score, however large: `[1000, 1000]` gives $1000 + \ln 2$.
-# - A score of `-inf` adds nothing; a row of nothing but `-inf` gives `-inf`, not NaN.
-# - `scores` stays as it was, and gradients flow through.
-# - Build it yourself: `torch.logsumexp` is not allowed.
+# - Only the axis `dim` disappears: scores of shape `(2, 3, 5)` with `dim=1` give a result of shape `(2, 5)`, in the dtype of `scores`.
+# - It handles every finite score, however large: `[1000, 1000]` gives $1000 + \ln 2$.
+# - A score of `-inf` adds nothing; a row of only `-inf` gives `-inf`, not NaN.
+# - `scores` is not changed, and gradients reach it.
+# - `torch.logsumexp` is not allowed.
 #
 # By hand: `[ln 1, ln 3]` gives $\ln 4$.
 #
 # <details><summary>Hint</summary>
 #
-# What you did for the softmax works here too, but this time you must add again what you subtracted.
-# For a row of nothing but `-inf`: what is `-inf - (-inf)`?
+# The method of the softmax works here, too, but now you must add back what you subtracted.
+# For a row of only `-inf`: what is `-inf - (-inf)`?
 #
 # </details>
 
@@ -359,7 +359,7 @@ probe.equals(probe.normal(7, dtype=torch.float64, std=3.0))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "logsumexp-axis", "grade": true, "points": 1}
-# The axis that is summed disappears, whichever it is.
+# The summed axis disappears, whichever it is.
 probe = probes(logsumexp=logsumexp)
 scores = torch.tensor([[1.0, 2.0, 3.0], [1.0, 0.0, -1.0]])
 probe.equals(scores, dim=0)
@@ -386,7 +386,7 @@ probe.equals(levels + probe.normal(3, 5, dtype=torch.float64), dim=-1)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "logsumexp-minus_infinity", "grade": true, "points": 1}
-# Minus infinity adds nothing, and a row of it is minus infinity.
+# Minus infinity adds nothing; a row of it gives minus infinity.
 probe = probes(logsumexp=logsumexp)
 probe.equals(torch.tensor([[0.0, -torch.inf], [-torch.inf, -torch.inf]]), dim=1)
 ### BEGIN HIDDEN TESTS
@@ -396,7 +396,7 @@ probe.equals(scores, dim=-1)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "logsumexp-gradient", "grade": true, "points": 1}
-# Gradients flow through, and are right.
+# Gradients.
 probe = probes(logsumexp=logsumexp)
 probe.gradient(torch.tensor([[1.0, 2.0, 3.0], [0.0, 2.0, -1.0]]), dim=1)
 ### BEGIN HIDDEN TESTS
@@ -405,15 +405,15 @@ probe.gradient(probe.normal(2, 3, 2), dim=1)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5. How alike two vectors are
+# ## 5. Cosine similarity
 #
 # `cosine_similarity(a, b)` returns the cosine of the angle between vectors, over the last axis: $\frac{a \cdot b}{\lVert a \rVert\, \lVert b \rVert}$.
 #
 # - `a` and `b` are floating tensors whose last axes agree; the other axes broadcast.
 #   Shapes `(3, 1, 5)` and `(7, 5)` give a result of shape `(3, 7)`.
-# - The result does not depend on how long the vectors are.
-# - A zero vector points nowhere: its cosine with anything is 0, not NaN, and the other vector gets gradient 0 from it.
-# - The inputs stay as they were, and gradients flow to both.
+# - The result does not depend on the lengths of the vectors.
+# - The cosine with a zero vector is 0, not NaN, and the other vector gets gradient 0 from it.
+# - The inputs are not changed, and gradients reach both.
 #
 # By hand: `[3, 4]` and `[4, 3]` have dot product 24 and lengths 5 and 5, so the cosine is 0.96.
 
@@ -442,7 +442,7 @@ probe.equals(0.05 * probe.normal(5), 0.05 * probe.normal(5))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "cosine_similarity-shapes", "grade": true, "points": 1}
-# Many vectors at once: row by row, and every row with every other one.
+# Many vectors at once: row by row, and every row with every other row.
 probe = probes(cosine_similarity=cosine_similarity)
 a = torch.tensor([[3.0, 4.0], [1.0, 0.0]])
 b = torch.tensor([[4.0, 3.0], [1.0, 1.0]])
@@ -481,17 +481,17 @@ probe.gradient(vectors, 1.0 + probe.uniform(3, 5), wrt=(1,))
 # %% [markdown]
 # ## 6. Fix this: a word in its context
 #
-# `broken_word_in_context(words)` below should replace each word of a sentence by a weighted mean of the whole sentence. The more similar a word is to the replaced one, the larger is its weight:
+# `broken_word_in_context(words)` below should replace each word of a sentence by a weighted mean of the whole sentence. A word has a larger weight the more similar it is to the replaced word:
 #
 # - `words` has shape `(L, E)`, one row per word; the result has the same shape.
-# - Row $i$ of the result is the mean of the unchanged rows of `words` with weights $\mathrm{softmax}_j(\cos(w_i, w_j))$, which add up to one over $j$.
-# - A word that is all zeros has cosine 0 with every word.
-# - `words` stays as it was.
+# - Row $i$ of the result is the mean of the rows of `words` with weights $\mathrm{softmax}_j(\cos(w_i, w_j))$, which sum to one over $j$.
+# - A zero vector has cosine 0 with every word.
+# - `words` is not changed.
 #
 # It runs, and the shape is right, but it has three faults.
 # Write `fixed_word_in_context` without them.
 #
-# By hand: two words at a right angle have cosines 1 with themselves and 0 with each other, so each weighs its own vector with $e / (e + 1) \approx 0.731$.
+# By hand: two orthogonal words have cosine 1 with themselves and 0 with each other, so each gives its own vector the weight $e / (e + 1) \approx 0.731$.
 
 
 # %% nbgrader={"grade_id": "broken", "locked": true}
@@ -519,7 +519,7 @@ probe = probes(fixed_word_in_context=fixed_word_in_context)
 probe.equals(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
 
 # %% nbgrader={"grade_id": "fixed_word_in_context-sentences", "grade": true, "points": 2}
-# Whole sentences: two words that point the same way, one that does not; then the words reordered.
+# Whole sentences: two words in the same direction, one in another; then the words reordered.
 probe = probes(fixed_word_in_context=fixed_word_in_context)
 probe.equals(torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, 1.0]]))
 words = torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 1.0, 0.0]])
@@ -534,13 +534,12 @@ probe.equals(probe.normal(3, 3))
 # %% [markdown]
 # ## 7. Write the test: which softmax is wrong?
 #
-# This time you write the test.
-# `check_softmax(candidate)` takes a softmax that someone else wrote. It returns True if the softmax keeps all promises of exercise 1, and False otherwise.
+# `check_softmax(candidate)` takes a softmax that someone else wrote. It returns True if the softmax keeps the contract of exercise 1, False if not.
 # It calls `candidate(scores, dim=...)` with tensors of your choice and checks the result.
 #
-# - The wrong ones have wrong values, use the wrong axis, fail for large scores, or change their input; none of them raises an exception.
+# - Wrong ones have wrong values, use the wrong axis, fail for large scores, or change their input. None raises an exception.
 # - Each wrong softmax that you reject earns points; each right one that you reject costs points. Allow for rounding (`torch.allclose`).
-# - Here you may use `torch.softmax` to compare with.
+# - Here you may use `torch.softmax`.
 
 
 # %% nbgrader={"grade_id": "check_softmax", "solution": true}
@@ -561,7 +560,7 @@ def check_softmax(candidate):
 
 
 # %% nbgrader={"grade_id": "check_softmax-plain", "grade": true, "points": 1}
-# A right one, and two that are plainly wrong.
+# A right softmax, and two that are clearly wrong.
 probe = probes(check_softmax=check_softmax)
 probe.judges(
     right=[torch.softmax],
@@ -575,7 +574,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_softmax-mutants", "grade": true, "points": 5}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong answers that are harder to detect. (Which ones is hidden.)
 probe = probes(check_softmax=check_softmax)
 probe.judges(
     right=[torch.softmax, lambda scores, dim=-1: torch.log_softmax(scores, dim).exp()],
@@ -617,19 +616,19 @@ probe.judges(
 #
 # Take *the river bank* and *she opened a bank account* from the chapter.
 # In about 150 words: which numbers move *bank* towards water in one sentence and towards money in the other?
-# What would happen to the result if every score were multiplied by 10, and what if it were multiplied by 0?
+# What happens to the result if every score is multiplied by 10, or by 0?
 # Name one thing about word order that this weighted mean cannot represent.
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 4}
-# *bank* has equal parts of water and money; its dot product with *river* or *account* is as large as with itself, while *the* scores 0.
-# So about half of the weight moves to the neighbour, and with it the mean moves along the neighbour's axis.
-# Ten times the scores makes the softmax almost an argmax: *the* vanishes, the ties between *bank* and its neighbour stay even.
+# *bank* has equal parts of water and money; its dot product with *river* or *account* is as large as with itself, and with *the* it is 0.
+# So about half of the weight moves to that word, and the mean moves along its axis.
+# Ten times the scores makes the softmax almost an argmax: *the* vanishes, and the tie between *bank* and the other word stays even.
 # Scores times zero give equal weights: the plain mean of the sentence.
 # A weighted mean does not depend on the order of its items, so *dog bites man* and *man bites dog* give each word the same result.
 #
 # **Points**, one for each:
 #
-# - The dot product with the neighbour is as large as with itself, the others are 0.
-# - So about half of the weight moves there, and the mean with it.
+# - The dot product with *river* or *account* is as large as with itself, the others are 0.
+# - About half of the weight moves there, and the mean with it.
 # - Times 10 is almost an argmax, with the tie left even; times 0 is the plain mean.
 # - Something that word order decides, with an example.

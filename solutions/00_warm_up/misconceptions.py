@@ -27,7 +27,6 @@ def right_softmax(
     power=torch.exp,
     total=lambda weights, dim: weights.sum(dim, keepdim=True),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     weights = power(scores - top(scores, dim))
     return weights / total(weights, dim)
 
@@ -57,57 +56,55 @@ def softmax_calls(draw):
 
 softmax.fault(
     "log-softmax returned",
-    "You return the logarithms of the weights. Weights lie between 0 and 1; yours are negative.",
+    "You return the logarithms of the weights, which are negative. Weights lie between 0 and 1.",
     lambda scores, dim=-1: torch.log_softmax(scores, dim),
 )
 softmax.fault(
     "no max subtraction",
-    """You exponentiate the scores as they are. From about 89 on, the exponential of a float32 is
-    infinite, and infinity over infinity is NaN. What may you do to all scores of a row first?""",
+    """You exponentiate the raw scores, which overflows in float32 from about 89 on. What
+    may you subtract from all scores of a row first?""",
     fails=("large_scores",),
     top=lambda scores, dim: 0.0,
 )
 for what, least in (("mean", torch.mean), ("smallest score", torch.amin)):
     softmax.fault(
         f"the {what} is subtracted",
-        f"""You subtract the {what} of a row. Scores far above it still overflow. Which number
+        f"""You subtract the {what} of a row, so scores far above it still overflow. Which number
         makes every exponential at most 1?""",
         fails=("large_scores", "minus_infinity"),
         top=lambda scores, dim, least=least: least(scores, dim, keepdim=True),
     )
 softmax.fault(
     "one maximum for the whole tensor",
-    """You subtract the largest score of the whole tensor from every row. In a row far below it all
-    exponentials are zero, and zero over zero is NaN. Which maximum belongs to a row?""",
+    """You subtract the largest score of the whole tensor, so a row far below it becomes 0/0. Each
+    row needs its own maximum.""",
     fails=("large_scores",),
     top=lambda scores, dim: scores.max(),
 )
 softmax.fault(
     "a small constant added to every exponential",
-    """You add a small constant to the exponentials. A score of minus infinity then gets a little
-    weight. Can the sum of a row be zero once its maximum is subtracted?""",
+    """You add a small constant to the exponentials, so a score of minus infinity gets some weight.
+    Can the sum be zero after you subtract the maximum?""",
     fails=("minus_infinity",),
     power=lambda shifted: shifted.exp() + 1e-9,
 )
 softmax.fault(
     "scores instead of exponentials",
-    """You divide the scores by their sum, without the exponential. Negative scores then get
-    negative weights, and a sum near zero makes them huge.""",
+    "You divide the scores by their sum. The exponential is missing.",
     top=lambda scores, dim: 0.0,
     power=lambda scores: scores,
 )
 softmax.fault(
     "sigmoid instead of softmax",
-    """You map each score by itself, so a weight does not depend on the other scores. In a softmax
-    the scores of a row compete for a total of one.""",
+    "You map each score by itself. In a softmax the weights of a row sum to one.",
     top=lambda scores, dim: 0.0,
     power=torch.sigmoid,
     total=lambda weights, dim: 1.0,
 )
 softmax.fault(
     "normalised over everything",
-    """You divide by the sum over the whole tensor, so all weights together add up to one. Each row
-    along `dim` has to add up to one by itself.""",
+    """You divide by the sum of the whole tensor. The weights along `dim` must sum to one in each
+    row.""",
     but=("values",),
     total=lambda weights, dim: weights.sum(),
 )
@@ -115,9 +112,7 @@ softmax.fault(
 
 @softmax("the input is changed in place")
 def softmax_in_place(scores, dim=-1):
-    """You write into `scores` itself, so the caller's tensor has changed. Look for `-=`, `/=` and
-    for methods that end in an underscore.
-    """
+    """You change the caller's `scores`. Look for `-=`, `/=` and methods that end in an underscore."""
     scores -= scores.amax(dim, keepdim=True)
     return right_softmax(scores, dim)
 
@@ -141,7 +136,6 @@ def right_masked(
     *,
     weigh=shares,
 ):
-    """The right answer; a fault replaces its one step."""
     return weigh(scores, attn_mask, dim)
 
 
@@ -170,56 +164,54 @@ def masked_calls(draw):
 
 masked.fault(
     "masked after the softmax",
-    """You set weights to zero after the softmax, so a row no longer adds up to one. Forbidden
-    scores still take part in the sum that every weight is divided by.""",
+    """You set weights to zero after the softmax, so a row sums to less than one. Mask the scores
+    before the softmax.""",
     but=("empty_rows",),
     weigh=lambda scores, allowed, dim: scores.softmax(dim) * allowed,
 )
 masked.fault(
-    "forbidden scores set to 0",
-    """You set forbidden scores to 0, but a score of 0 has exponential 1: it still takes its share.
-    Which score has the exponential zero?""",
+    "masked scores set to 0",
+    "You set masked scores to 0, whose exponential is 1. Which score has the exponential 0?",
     weigh=lambda scores, allowed, dim: (scores * allowed).softmax(dim),
 )
 masked.fault(
     "the mask is added",
-    """You add the mask as a number: an allowed score grows by 1, and a forbidden one still gets
-    weight. Which score has the exponential zero?""",
+    """You add the mask as a number, so a masked score still gets weight. Which score has the
+    exponential 0?""",
     weigh=lambda scores, allowed, dim: (scores + allowed).softmax(dim),
 )
 masked.fault(
     "not negative enough",
-    """You subtract a number from forbidden scores that is too small to silence them. Their weight
-    is small, not zero, and a large forbidden score still counts.""",
+    "You subtract a finite number from masked scores. Their weight is then small, not zero.",
     weigh=lambda scores, allowed, dim: (scores - 10.0 * ~allowed).softmax(dim),
 )
 masked.fault(
     "an empty row shares its weight evenly",
-    """Where everything is forbidden, all positions get the same weight instead of none. A large
-    negative score such as -1e9 silences a position only beside a larger one.""",
+    """If all positions are masked, yours get equal weights instead of 0. A large negative number
+    such as -1e9 works only if another score is larger.""",
     fails=("empty_rows",),
     weigh=lambda scores, allowed, dim: scores.masked_fill(~allowed, -1e9).softmax(dim),
 )
 masked.fault(
-    "empty rows are forgotten",
-    """A row in which nothing is allowed has only scores of minus infinity, and its softmax is NaN.
-    What are the maximum and the sum of such a row?""",
+    "empty rows become NaN",
+    """If all positions are masked, your softmax gives NaN. What are the maximum and the sum of such
+    a row?""",
     fails=("empty_rows",),
     weigh=lambda scores, allowed, dim: hidden(scores, allowed).softmax(dim),
 )
 masked.fault(
     "gradient of an empty row is NaN",
-    """You replace the NaN of an empty row after it has arisen. The values are then right, but the
-    gradient still runs backwards through NaN: let no NaN arise.""",
+    """Your values are right, but you replace the NaN of an empty row afterwards, so its gradient is
+    NaN. Prevent the NaN.""",
     fails=("gradient",),
     weigh=lambda scores, allowed, dim: (
         (scores + torch.zeros_like(scores).masked_fill(~allowed, -INF)).softmax(dim).nan_to_num(0.0)
     ),
 )
 masked.fault(
-    "the maximum includes forbidden scores",
-    """You take the maximum over all scores, the forbidden ones too. When it is a forbidden one,
-    the allowed exponentials all vanish.""",
+    "the maximum includes masked scores",
+    """Your maximum includes masked scores. If the largest score is masked, all allowed exponentials
+    can vanish.""",
     fails=("no_influence",),
     weigh=lambda scores, allowed, dim: shares(
         scores, allowed, dim, top=lambda *_: highest(scores, dim)
@@ -227,8 +219,8 @@ masked.fault(
 )
 masked.fault(
     "no max subtraction",
-    """You exponentiate the scores as they are, and large ones become infinite. Use what you found
-    for `stable_softmax`, on the allowed scores.""",
+    """You exponentiate the raw scores, so large ones overflow. Use the method of `stable_softmax`
+    on the allowed scores.""",
     fails=("large_scores",),
     weigh=lambda scores, allowed, dim: shares(scores, allowed, dim, top=lambda *_: 0.0),
 )
@@ -244,7 +236,6 @@ def right_mean(
     total=lambda weights: no_zero(weights.sum(-1, keepdim=True)),
     last=lambda mean: mean,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     weights = read(weights)
     return last((weights[..., None] * value).sum(-2) / total(weights))
 
@@ -272,37 +263,35 @@ def mean_calls(draw):
 
 mean.fault(
     "not divided by the total weight",
-    "You return the weighted sum. It is the mean only when the weights add up to one.",
+    "You return the weighted sum. It is the mean only if the weights sum to one.",
     fails=("any_weights", "gradient"),
     total=lambda weights: 1.0,
 )
 mean.fault(
     "divided by the number of vectors",
-    "You divide by how many vectors there are. Divide by how much weight there is.",
+    "You divide by the number of vectors. Divide by the sum of the weights.",
     total=lambda weights: weights.shape[-1],
 )
 mean.fault(
     "softmax of the weights",
-    """You apply a softmax to the weights, which makes them more even. They are weights already:
-    dividing by their sum is enough.""",
+    "You apply a softmax to the weights. They are already weights: divide by their sum.",
     read=lambda weights: weights.softmax(-1),
 )
 mean.fault(
     "squared weights",
-    """The weights enter twice, so heavy vectors count for too much. Each weight is a factor once
-    above and once in the total.""",
+    "You square the weights. Use each weight once in the sum and once in the divisor.",
     read=torch.square,
 )
 mean.fault(
-    "zero weight is forgotten",
-    "Where all weights are 0 you divide zero by zero, which is NaN. By what can you divide there?",
+    "zero weights become NaN",
+    "If all weights are 0 you divide 0 by 0, which is NaN. By what can you divide then?",
     fails=("zero_weights", "gradient"),
     total=lambda weights: weights.sum(-1, keepdim=True),
 )
 mean.fault(
     "NaN repaired afterwards",
-    """You divide zero by zero and replace the NaN by 0. The result is right, but its gradient
-    still passes through the NaN: choose what to divide by before you divide.""",
+    """You divide 0 by 0 and replace the NaN afterwards, so the gradient is NaN. Choose another
+    divisor before you divide.""",
     fails=("gradient",),
     read=lambda weights: weights / weights.sum(-1, keepdim=True),
     total=lambda weights: 1.0,
@@ -310,8 +299,8 @@ mean.fault(
 )
 mean.fault(
     "only large totals are divided out",
-    """You divide by at least 1, which avoids zero over zero. A total between 0 and 1 has to be
-    divided out too: half the weights give the same mean.""",
+    """You divide by at least 1. A total between 0 and 1 must be divided out, too: half the weights
+    give the same mean.""",
     fails=("any_weights",),
     total=lambda weights: weights.sum(-1, keepdim=True).clamp(min=1.0),
 )
@@ -326,7 +315,6 @@ def right_logsumexp(
     top=highest,
     back=lambda logs, top: logs + top,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     largest = top(scores, dim)
     return back((scores - largest).exp().sum(dim, keepdim=True).log(), largest).squeeze(dim)
 
@@ -356,30 +344,30 @@ def logsumexp_calls(draw):
 
 logsumexp.fault(
     "no max subtraction",
-    """You exponentiate the scores as they are. From about 89 on that is infinite in float32, and
-    below about -104 it is zero. What may be taken out of the sum before `exp`?""",
+    """You exponentiate the raw scores, which overflows in float32 from about 89 on and vanishes
+    below about -104. What can you subtract before `exp`?""",
     fails=("large_scores",),
     top=lambda scores, dim: torch.zeros_like(scores.amax(dim, keepdim=True)),
 )
 logsumexp.fault(
     "one maximum for the whole tensor",
-    """You subtract the largest score of the whole tensor from every row. A row far below it has
-    exponentials that are all zero, with logarithm minus infinity.""",
+    """You subtract the largest score of the whole tensor, so a row far below it gives minus
+    infinity. Each row needs its own maximum.""",
     fails=("large_scores",),
     top=lambda scores, dim: scores.max().expand_as(scores.amax(dim, keepdim=True)),
 )
 logsumexp.fault(
     "minus infinity minus itself",
-    """In a row of nothing but minus infinity the maximum is minus infinity too, and its difference
-    with itself is NaN. What can you subtract from such a row?""",
+    """In a row of only minus infinity you subtract minus infinity from itself, which is NaN. What
+    can you subtract from such a row?""",
     fails=("minus_infinity",),
     top=lambda scores, dim: scores.amax(dim, keepdim=True),
 )
 for largest in (highest, lambda scores, dim: scores.amax(dim, keepdim=True)):
     logsumexp.fault(
         "the maximum is not added back",
-        """You subtract the maximum before `exp` and never add it again. In a softmax it cancels
-        between numerator and denominator; here nothing cancels it.""",
+        """You subtract the maximum and never add it back. In a softmax it cancels; here it does
+        not.""",
         top=largest,
         back=lambda logs, top: logs,
     )
@@ -395,7 +383,6 @@ def right_cosine(
     size=lambda x: x.norm(dim=-1),
     divide=lambda dot, of_a, of_b: dot / no_zero(of_a * of_b),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     a, b = read(a), read(b)
     return divide((a * b).sum(-1), size(a), size(b))
 
@@ -425,60 +412,58 @@ def cosine_calls(draw):
 
 cosine.fault(
     "dot product alone",
-    """You return the dot product, which grows with the lengths of the vectors. A cosine lies
-    between -1 and 1, whatever the lengths.""",
+    """You return the dot product, which grows with the lengths of the vectors. Divide by both
+    lengths.""",
     divide=lambda dot, of_a, of_b: dot,
 )
 for which in (0, 1):
     cosine.fault(
         "one length is missing",
-        """You divide by the length of one of the two vectors only. Making the other one longer
-        must change nothing either.""",
+        "You divide by the length of only one vector. Divide by both lengths.",
         divide=lambda dot, *sizes, which=which: dot / no_zero(sizes[which]),
     )
 cosine.fault(
     "lengths without the square root",
-    "You divide by sums of squares, which are the squares of the lengths.",
+    "You divide by the squares of the lengths. Take their roots.",
     size=lambda x: x.square().sum(-1),
 )
 cosine.fault(
     "one length for all vectors",
-    "You take the norm of the whole tensor. Each vector has a length of its own.",
+    "You take the norm of the whole tensor. Each vector has its own length.",
     but=("values",),
     size=torch.norm,
 )
 cosine.fault(
-    "zero vectors are forgotten",
-    "A zero vector has length 0, and zero over zero is NaN. By what can you divide there?",
+    "zero vectors become NaN",
+    "For a zero vector you divide 0 by 0, which is NaN. By what can you divide then?",
     fails=("zero_vector", "gradient"),
     divide=lambda dot, of_a, of_b: dot / (of_a * of_b),
 )
 cosine.fault(
     "NaN repaired afterwards",
-    """You divide zero by zero and replace the NaN by 0. The result is right, but its gradient
-    still passes through the NaN: choose what to divide by before you divide.""",
+    """You divide 0 by 0 and replace the NaN afterwards, so the gradient is NaN. Choose another
+    divisor before you divide.""",
     fails=("gradient",),
     divide=lambda dot, of_a, of_b: (dot / (of_a * of_b)).nan_to_num(0.0),
 )
 cosine.fault(
     "only long vectors are divided by their length",
-    """You divide by at least 1, which avoids zero over zero. Short vectors have a direction as
-    well: their lengths have to be divided out too.""",
+    "You divide by at least 1. Divide by the lengths of short vectors, too.",
     fails=("values", "shapes"),
     divide=lambda dot, of_a, of_b: dot / (of_a * of_b).clamp(min=1.0),
 )
 cosine.fault(
     "correlation instead of cosine",
-    """You subtract the mean from each vector first; the result is a correlation. A cosine compares
-    the vectors as they are.""",
+    """You subtract the mean from each vector, which gives a correlation. A cosine uses the vectors
+    unchanged.""",
     read=lambda x: x - x.mean(-1, keepdim=True),
 )
 
 
 @cosine("a matrix product for all shapes", but=("values",))
 def cosine_by_matrix_product(a, b):
-    """You compare every row of `a` with every row of `b` by a matrix product. The other axes
-    broadcast: rows are compared with each other only where the shapes ask for it.
+    """You compare every row of `a` with every row of `b`. The leading axes broadcast: pair rows as
+    the shapes require.
     """
     a, b = (x / no_zero(x.norm(dim=-1, keepdim=True)) for x in (a, b))
     return a @ b.mT if b.dim() > 1 else a @ b
@@ -492,7 +477,6 @@ def unit(words):
 
 
 def right_words(words, *, compare=unit, dim=-1, take=lambda words: words):
-    """The right answer in steps; a fault replaces some of them."""
     return (compare(words) @ compare(words).T).softmax(dim) @ take(words)
 
 
@@ -511,8 +495,8 @@ def word_calls(draw):
 
 @in_context("nothing is fixed")
 def words_broken(words):
-    """This behaves exactly like `broken_word_in_context`. Find its three faults: compare each line
-    with a promise in the list above.
+    """This behaves exactly like `broken_word_in_context`. Compare each line with the contract to
+    find its three faults.
     """
     words /= no_zero(words.norm(dim=-1, keepdim=True))
     return (words @ words.T).softmax(0) @ words
@@ -520,30 +504,26 @@ def words_broken(words):
 
 @in_context("the caller's words are changed")
 def words_in_place(words):
-    """The sentence that was passed in has changed after the call. Look for an assignment that
-    writes into `words`.
-    """
+    """You change the caller's `words`. Look for an assignment that writes into it."""
     words /= no_zero(words.norm(dim=-1, keepdim=True))
     return (words @ words.T).softmax(-1) @ words
 
 
 in_context.fault(
     "mean of shortened words",
-    """You average the words after bringing them to length one. The lengths leave the comparison,
-    not the mean: the mean is of the words as they are.""",
+    "You average the normalised words. Normalise them for the comparison only.",
     take=unit,
 )
 in_context.fault(
     "weights add up along the wrong axis",
-    """The weights of one word over all others do not add up to one. Check the `dim` of the
-    softmax: which index is the word that is replaced?""",
+    "Your weights of one word do not sum to one. Check the `dim` of the softmax.",
     fails=("sentences",),
     dim=0,
 )
 in_context.fault(
     "dot products instead of cosines",
-    """Long words attract more weight than short ones: the scores are dot products. A cosine does
-    not depend on how long the words are.""",
+    """Your scores are dot products, so long vectors get more weight. A cosine does not depend on
+    length.""",
     compare=lambda words: words,
 )
 
@@ -560,31 +540,27 @@ def check_calls(draw):
 
 @check("accepts everything")
 def check_nothing(candidate):
-    """Your test never returns False, so it catches no wrong softmax. Call the candidate and
-    compare what it returns.
+    """Your test always returns True. Call the candidate and compare its result with your own
+    numbers.
     """
     return True
 
 
 @check("rejects everything")
 def check_refuse(candidate):
-    """Your test returns False even for a right softmax. Do you leave room for rounding, and what
-    do you return in the end?
-    """
+    """Your test rejects a right softmax. Check your tolerance and your return value."""
     return False
 
 
-@check("looks at the sums only")
+@check("only the sums are compared")
 def check_sums(candidate):
-    """You check that rows add up to one, and nothing else. Equal weights add up to one too."""
+    """You only check that rows sum to one. Equal weights do so, too."""
     weights = candidate(torch.tensor([[1.0, 2.0], [3.0, 5.0]]), dim=-1)
     return bool(torch.allclose(weights.sum(-1), torch.ones(2)))
 
 
 @check("one small example", fails=("mutants",))
 def check_one(candidate):
-    """You compare one small row with the right weights. Your test does not see large scores, other
-    axes and changes of the input.
-    """
+    """You compare only one small row. Test large scores, other axes and a changed input, too."""
     weights = candidate(torch.tensor([1.0, 2.0, 3.0]), dim=0)
     return bool(torch.allclose(weights, torch.tensor([0.0900, 0.2447, 0.6652]), atol=1e-3))

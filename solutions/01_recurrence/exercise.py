@@ -2,10 +2,10 @@
 # # Exercises: recurrence
 #
 # Write each function in its own cell, then run the test cells below it.
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Throughout, `B` is the batch, `L` the length, `D` the size of an input and `H` the size of a state.
-# Weights have torch's layouts: `weight_ih` is `(H, D)` and `weight_hh` is `(H, H)` per gate, vectors are rows.
-# Results have the dtype of the inputs (the tests use `float32` and `float64`), and inputs stay as they were.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# `B` is the batch, `L` the length, `D` the size of an input and `H` the size of a state.
+# Weights have torch's layouts: `weight_ih` is `(H, D)` and `weight_hh` is `(H, H)` per gate; vectors are rows.
+# Results have the dtype of the inputs (`float32` or `float64`), and inputs are not changed.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import math
@@ -19,7 +19,7 @@ oracles, probes = load_oracles("01_recurrence")
 
 
 def drawn(probe, *shapes, dtype=torch.float32):
-    """One random tensor for each shape, small enough for a tanh that is not saturated."""
+    """One random tensor for each shape, small enough not to saturate the tanh."""
     return [probe.normal(*shape, dtype=dtype, std=0.6) for shape in shapes]
 
 
@@ -32,13 +32,13 @@ def drawn(probe, *shapes, dtype=torch.float32):
 #
 # - `input` is `(B, D)`, `hidden` is `(B, H)`, `weight_ih` is `(H, D)`, `weight_hh` is `(H, H)`, each bias is `(H,)`.
 # - The result is the new state, `(B, H)`, in the dtype of its inputs.
-# - Inputs stay as they were, and gradients flow through. Do not use `torch.nn.RNNCell` or its relatives.
+# - Gradients reach all arguments. Do not use `torch.nn.RNNCell` or its relatives.
 #
 # By hand, with all sizes 1: input 1, old state 0, $u = 1$, $w = 0.5$ and no biases give $\tanh(1) = 0.7616$; then input 0 gives $\tanh(0.5 \cdot 0.7616) = 0.3634$.
 #
 # <details><summary>Hint</summary>
 #
-# A row of `input` has to meet a row of `weight_ih`. Write the shapes below each other and see which matrix must be turned.
+# Each row of `input` is multiplied by each row of `weight_ih`. Write down the shapes: which matrix must be transposed?
 #
 # </details>
 
@@ -74,7 +74,7 @@ probe.equals(*wide, none.double(), none.double())
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "rnn_cell-biases", "grade": true, "points": 1}
-# Two biases, both different from zero.
+# Two nonzero biases.
 probe = probes(rnn_cell=rnn_cell)
 nothing, one = torch.zeros(1, 2), torch.eye(2)
 probe.equals(nothing, nothing, one, one, torch.tensor([1.0, 0.0]), torch.tensor([0.5, -0.5]))
@@ -98,13 +98,13 @@ probe.gradient(*drawn(probe, (2, 3), (2, 2), (2, 3), (2, 2), (2,), (2,)), wrt=(0
 #
 # - `state` is the pair `(hidden, cell)`, each `(B, H)`; `weight_ih` is `(4H, D)`, `weight_hh` is `(4H, H)`, each bias is `(4H,)`.
 # - The result is the new pair `(hidden, cell)`.
-# - Inputs stay as they were, and gradients flow through. Do not use `torch.nn.LSTMCell` or its relatives.
+# - Gradients reach all arguments. Do not use `torch.nn.LSTMCell` or its relatives.
 #
 # By hand, with `H = 1`: if the four numbers are 2, 3, 1, 0 and the old cell is 1, then the new cell is $0.9526 \cdot 1 + 0.8808 \cdot 0.7616 = 1.6234$ and the new hidden state $0.5 \cdot \tanh(1.6234) = 0.4626$.
 #
 # <details><summary>Hint</summary>
 #
-# One product gives all four blocks at once; `chunk(4, dim=-1)` cuts it.
+# One product gives all four blocks; `chunk(4, dim=-1)` splits it.
 #
 # </details>
 
@@ -132,7 +132,7 @@ probe.equals(unit, (unit, 0.5 + probe.uniform(1, 1)), no_weight, no_weight, numb
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "lstm_cell-memory", "grade": true, "points": 1}
-# The forget gate is open, the input gate closed, and the old cell is large: it must stay as it is.
+# The forget gate is 1, the input gate 0, and the old cell is large: it must not change.
 probe = probes(lstm_cell=lstm_cell)
 keep = torch.tensor([-30.0, 30.0, 1.0, 0.5])
 probe.equals(unit, (unit, 3 * unit), no_weight, no_weight, keep, torch.zeros(4))
@@ -166,13 +166,13 @@ probe.gradient(x, tuple(state), *drawn(probe, (8, 3), (8, 2), (8,), (8,)), wrt=(
 #
 # - `hiddens` is `(L, H)`, the states $h_0, \dots, h_{L-1}$ of one sequence; `weight_hh` is `(H, H)`.
 # - `first` and `last` are positions in `hiddens` with `0 <= first <= last < L`.
-# - The result is `(H, H)`: entry $(i, j)$ is the derivative of entry $i$ of the late state by entry $j$ of the early one. For `first == last` it is the identity.
+# - The result is `(H, H)`: element $(i, j)$ is the derivative of element $i$ of the late state with respect to element $j$ of the early one. For `first == last` it is the identity.
 #
 # By hand, one unit, states 0, 0.7616, 0.3634, −0.6741 and $w = 0.5$: from state 1 to state 3 it is $0.4340 \cdot 0.2728 = 0.1184$.
 #
 # <details><summary>Hint</summary>
 #
-# Write the factor for one step with its shapes. Which end of the product do you reach by multiplying from the left?
+# Write down the factor of one step. On which side of the product does a later step belong?
 #
 # </details>
 
@@ -231,7 +231,7 @@ probe.equals(states.tanh(), weight, 2, 2)
 # %% [markdown]
 # ## Look
 #
-# How much of the state of 25 steps ago is left in a gradient? Your cell makes the states, your product measures the path back. Multiply `weight_hh` by 2 and by 0.5 and compare.
+# How much of a gradient reaches the state 25 steps earlier? Your cell computes the states, your product the Jacobian. Multiply `weight_hh` by 2 and by 0.5 and compare.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -265,13 +265,13 @@ plt.show()
 # \end{aligned}$$
 #
 # - `input` is `(B, D)`, `hidden` is `(B, H)`, `weight_ih` is `(3H, D)`, `weight_hh` is `(3H, H)`, each bias is `(3H,)`; the result is `(B, H)`.
-# - Inputs stay as they were, and gradients flow through. Do not use `torch.nn.GRUCell` or its relatives.
+# - Gradients reach all arguments. Do not use `torch.nn.GRUCell` or its relatives.
 #
 # By hand, with one unit: $z = 0.9$, $n = -0.5$ and an old state of $0.8$ give $0.1 \cdot (-0.5) + 0.9 \cdot 0.8 = 0.67$.
 #
 # <details><summary>Hint</summary>
 #
-# One sum of both products, as in the LSTM, is not enough here. For which of the three blocks do you need both products separately?
+# Unlike in the LSTM, one sum of both products is not enough. Which of the three blocks needs the two products separately?
 #
 # </details>
 
@@ -299,7 +299,7 @@ probe.equals(unit, 0.5 + probe.uniform(1, 1), no_weight, no_weight, numbers, tor
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "gru_cell-reset", "grade": true, "points": 2}
-# One unit whose reset gate is nearly shut, with a weight and a bias behind it.
+# One unit whose reset gate is nearly 0, with a recurrent weight and bias.
 probe = probes(gru_cell=gru_cell)
 behind = torch.tensor([[0.0], [0.0], [2.0]])
 biases = torch.tensor([-1.0, 0.7, 0.1]), torch.tensor([0.0, 0.0, 1.0])
@@ -329,18 +329,18 @@ probe.gradient(*drawn(probe, (2, 2), (2, 2), (6, 2), (6, 2), (6,), (6,)), wrt=(0
 # %% [markdown]
 # ## 5. Backpropagation through time
 #
-# `rnn_bptt(inputs, hidden, weight_ih, weight_hh, bias_ih, bias_hh, grad_outputs)` reads a sequence with the plain cell and returns the gradient of a loss with respect to everything that went in.
+# `rnn_bptt(inputs, hidden, weight_ih, weight_hh, bias_ih, bias_hh, grad_outputs)` reads a sequence with the plain cell and returns the gradients of a loss with respect to all inputs.
 #
 # - `inputs` is `(B, L, D)`, `hidden` is $h_0$, `(B, H)`; the weights are as in section 1.
-# - `grad_outputs` is `(B, L, H)`: at step $t$ the gradient of the loss with respect to $h_t$ where the loss reads it *directly*. You add what comes through later steps.
-# - The result is a tuple of six tensors: the gradients with respect to `inputs`, `hidden`, `weight_ih`, `weight_hh`, `bias_ih`, `bias_hh`, each in the shape of its argument. They are sums over the batch, not means.
-# - Autograd is not allowed inside the function. Outside of it you can use autograd to check your result.
+# - `grad_outputs` is `(B, L, H)`: at step $t$ the *direct* gradient of the loss with respect to $h_t$. You add the part that comes through later steps.
+# - The result is a tuple of six tensors: the gradients with respect to `inputs`, `hidden`, `weight_ih`, `weight_hh`, `bias_ih`, `bias_hh`, each in the shape of its argument. Gradients of weights and biases are sums over the batch, not means.
+# - Autograd is not allowed inside the function; use it outside to check your result.
 #
 # By hand, all sizes 1: inputs 1, 0, −1, $u = 1$, $w = 0.5$, and `grad_outputs` 0, 0, 0.3259 give 0.1234 for $w$ and −0.1616 for $u$.
 #
 # <details><summary>Hint</summary>
 #
-# First loop forward and keep all states. Then loop backward: through the tanh, and to the step before.
+# First loop forward and keep all states. Then loop backward: through the tanh, then to the previous step.
 # Which state was multiplied with `weight_hh` at step `t`?
 #
 # </details>
@@ -411,14 +411,14 @@ probe.equals(*drawn(probe, *shapes, dtype=torch.float64))
 # %% [markdown]
 # ## 6. Clipping by the global norm
 #
-# `clip_by_global_norm(grads, max_norm)` multiplies all gradients of a list by one factor, where they are too long together.
+# `clip_by_global_norm(grads, max_norm)` multiplies all gradients by one factor if their joint norm is too large.
 #
 # - `grads` is a list of tensors of any shapes; `max_norm` is a positive number.
-# - The norm $N$ is the root of the sum of the squares of *all* entries of *all* tensors.
+# - The norm $N$ is the root of the sum of the squares of *all* elements of *all* tensors.
 # - The result is a pair: the list of clipped gradients, and $N$ *before* clipping as a tensor without axes.
 # - If $N$ is above `max_norm`, all gradients are multiplied by one factor, so that their common norm becomes `max_norm`; otherwise they keep their values.
-# - Gradients that are all zero stay zero. `grads` themselves stay as they were.
-# - Do not use `torch.nn.utils`. (torch divides by $N + 10^{-6}$ and not by $N$; the tests accept both.)
+# - Gradients that are all zero stay zero. `grads` are not changed.
+# - Do not use `torch.nn.utils`. (torch divides by $N + 10^{-6}$ instead of $N$; the tests accept both.)
 #
 # By hand: gradients $(3, 0)$ and $(4)$ have the norm 5; with `max_norm=1` they become $(0.6, 0)$ and $(0.8)$.
 
@@ -457,7 +457,7 @@ probe.equals([0.3 + 0.1 * probe.uniform(2, 3), 0.5 + 0.1 * probe.uniform(5)], 20
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "clip_by_global_norm-all_zero", "grade": true, "points": 1}
-# A gradient of nothing but zeros.
+# A gradient of zeros.
 probe = probes(clip_by_global_norm=clip_by_global_norm)
 probe.equals([torch.zeros(2), torch.zeros(3, 1)], 1.0)
 
@@ -465,12 +465,12 @@ probe.equals([torch.zeros(2), torch.zeros(3, 1)], 1.0)
 # ## 7. Repair this reader
 #
 # `broken_reader` should read a whole sequence with an LSTM and return the output of every step and the final state.
-# It runs, its shapes are right, and it has two faults.
+# It runs, and its shapes are right, but it has two faults.
 #
 # - `inputs` is `(B, L, D)`; `hidden` and `cell` are `(B, H)`, the state before the first step; the weights are those of an LSTM cell.
 # - The result is three tensors: the hidden state after each step, `(B, L, H)`, and the final hidden state and final cell, `(B, H)` each.
 #
-# Write `fixed_reader` with the same arguments. You may use `torch.lstm_cell`; it is right and takes the arguments of your own cell.
+# Write `fixed_reader` with the same arguments. You may use `torch.lstm_cell`, which takes the arguments of your cell.
 
 
 # %% nbgrader={"grade_id": "broken_reader", "locked": true}
@@ -514,14 +514,14 @@ probe.equals(*drawn(probe, (3, 7, 2), (3, 5), (3, 5), (20, 2), (20, 5), (20,), (
 # %% [markdown]
 # ## 8. Write the test
 #
-# `check_clipping(candidate)` judges a `clip_by_global_norm` that someone else wrote.
+# `check_clipping(candidate)` tests a `clip_by_global_norm` that someone else wrote.
 #
 # - `candidate` has the signature and the contract of section 6.
-# - Return `True` if you accept it and `False` if you reject it. A candidate that raises an error is to be rejected, not to stop you.
+# - Return `True` to accept it and `False` to reject it. Reject a candidate that raises an error.
 # - A right candidate may divide by $N$ or by $N + 10^{-6}$: compare with a tolerance.
 #
-# Your check is run on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
-# Think of what you, or a hurried colleague, might get wrong in section 6.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
+# Think of likely mistakes in section 6.
 
 
 # %% nbgrader={"grade_id": "check_clipping", "solution": true}
@@ -553,7 +553,7 @@ def check_clipping(candidate):
 
 
 # %% nbgrader={"grade_id": "check_clipping-first_pair", "grade": true, "points": 1}
-# A right answer, and one that does nothing at all.
+# A right answer, and one that does nothing.
 def does_nothing(grads, max_norm):
     return list(grads), torch.sqrt(sum(g.pow(2).sum() for g in grads))
 
@@ -564,7 +564,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_clipping-mutants", "grade": true, "points": 4}
-# More right answers and more wrong ones; the pair from above stands for them here.
+# More right and wrong answers are hidden; here the pair from above represents them.
 probe = probes(check_clipping=check_clipping)
 probe.judges(
     right=[functional.clip_by_global_norm], wrong={"changes nothing": does_nothing}, points=4
@@ -639,15 +639,15 @@ probe.judges(
     right=[functional.clip_by_global_norm, plain],
     wrong={
         "the caller's gradients are changed": in_place,
-        "short gradients are stretched": always,
+        "short gradients are lengthened": always,
         "each tensor is clipped by its own norm": each,
-        "every entry is clipped by value": by_value,
+        "every element is clipped by value": by_value,
         "the norm after clipping is returned": norm_after,
         "the norms of the tensors are added up": summed,
         "zero gradients become NaN": nan_at_zero,
-        "the largest entry is taken for the norm": largest_entry,
+        "the largest element is taken for the norm": largest_entry,
         "shapes are lost": flattened,
-        "anything but vectors is an error": vectors_only,
+        "only vectors are accepted": vectors_only,
     },
     points=4,
 )
@@ -656,24 +656,24 @@ probe.judges(
 # %% [markdown]
 # ## 9. Report
 #
-# In about 200 words: a friend trains a plain RNN on sequences of 200 steps, where the answer depends on the first word. The loss does not move. He adds gradient clipping, and it still does not move; he swaps the RNN for an LSTM as torch starts it, and it still does not move.
+# In about 200 words: a friend trains a plain RNN on sequences of 200 steps, where the answer depends on the first token. The loss does not decrease. With gradient clipping it still does not decrease, and neither does it with an LSTM in torch's default initialisation.
 #
-# Explain each of the three observations with the product of Jacobians. Say which numbers you would measure to be sure, what you would change first, and why even that has a limit. Use at least one number that you measured yourself on a network of your own.
+# Explain each of the three observations with the product of Jacobians. State which numbers you would measure, what you would change first, and why that has a limit. Use at least one number that you measured on your own network.
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 5}
 # The gradient of the last state with respect to the first is a product of 200 Jacobians, diag(1 − h²) W.
-# At torch's start each factor shrinks it by about 0.45 (measured: from 2.5 at lag 0 to about 1e-8 at lag 25), so at lag 200 nothing is left in float32 beside the gradient of the nearby words, and the loss stays at the level of ignorance.
-# Clipping multiplies all gradients by one factor of at most 1: the ratio between far and near, which is what is missing, is unchanged.
-# The LSTM opens a path whose factor is the forget gate, but at the start that gate is σ(about 0) = 0.5, and 0.5 to the power 200 is nothing either.
+# At torch's start each factor shrinks it by about 0.45 (measured: from 2.5 at lag 0 to about 1e-8 at lag 25), so at lag 200 nothing is left in float32 beside the gradient of nearby tokens, and the loss stays at chance level.
+# Clipping multiplies all gradients by one factor of at most 1: the ratio of distant to nearby gradients does not change.
+# The LSTM adds a path whose factor is the forget gate, but initially that gate is σ(about 0) = 0.5, and 0.5 to the power 200 is negligible, too.
 # I would measure the gradient norm by lag, the size of the states (saturation) and the mean forget gate.
 # I would first set the forget bias to 3 to 5 (σ(3) = 0.95, σ(5) = 0.993), perhaps train on shorter sequences first, and measure again.
-# Along the cell a gate below 1 only moves the horizon: 0.993 to the power 200 is 0.24, but to the power 2000 it is 1e-6; and the state must hold the word through 200 updates.
-# A direct path from the answer to the word would not have this limit.
+# Along the cell a gate below 1 only moves the horizon: 0.993 to the power 200 is 0.24, but to the power 2000 it is 1e-6; and the state must keep the token through 200 updates.
+# A direct path from the answer to the token would not have this limit.
 #
 # **Points**, one for each:
 #
 # - The product of Jacobians, with its number of factors.
-# - Clipping leaves the ratio of far to near as it was.
-# - The LSTM's factor is its forget gate, about 0.5 at the start.
-# - A number that was measured, with what it was measured on.
-# - A first change, and the length at which it fails too.
+# - Clipping does not change the ratio of distant to nearby gradients.
+# - The LSTM's factor is its forget gate, about 0.5 initially.
+# - A measured number, and the network on which it was measured.
+# - A first change, and the length at which it fails, too.

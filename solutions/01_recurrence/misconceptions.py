@@ -20,7 +20,6 @@ def right_rnn(
     past=lambda hidden, weight: hidden @ weight.T,
     join=lambda new, old, *biases: torch.tanh(new + old + sum(biases)),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return join(input @ weight_ih.T, past(hidden, weight_hh), bias_ih, bias_hh)
 
 
@@ -42,18 +41,17 @@ def rnn_calls(draw):
 
 rnn.fault(
     "no tanh",
-    "You return the sum itself, without a tanh. Can a large input push your state beyond 1?",
+    "You return the sum without a tanh, so the state can leave (-1, 1).",
     join=lambda new, old, *biases: new + old + sum(biases),
 )
 rnn.fault(
     "sigmoid instead of tanh",
-    "You map into (0, 1), so no state can ever be negative. Which range does the formula give?",
+    "You use a sigmoid, so no state is negative. The formula has a tanh.",
     join=lambda new, old, *biases: torch.sigmoid(new + old + sum(biases)),
 )
 rnn.fault(
-    "each part has a tanh of its own",
-    """You take a tanh of the input's part and one of the state's part, and add them. The result
-    can leave (-1, 1). Count the tanh in the formula.""",
+    "each part has its own tanh",
+    "You apply a tanh to each part and add the results. The formula has one tanh of the sum.",
     join=lambda new, old, one, two: torch.tanh(new + one) + torch.tanh(old + two),
 )
 for late, join in (
@@ -62,31 +60,30 @@ for late, join in (
 ):
     rnn.fault(
         f"{late} added after the tanh",
-        f"You add the {late} to the state, so it can leave (-1, 1). Where does the bracket close?",
+        f"You add the {late} to the state, so it can leave (-1, 1). It belongs inside the tanh.",
         fails=("biases", "gradient"),
         join=join,
     )
 rnn.fault(
     "the old state is ignored",
-    "The new state does not depend on the old one: nothing is remembered.",
+    "Your new state does not depend on the old one, so nothing is remembered.",
     past=lambda hidden, weight: 0.0 * hidden,
 )
 rnn.fault(
     "the old state enters unweighted",
-    "You add the old state itself. In the formula a matrix stands in front of it.",
+    "You add the old state itself. The formula multiplies it by a matrix first.",
     past=lambda hidden, weight: hidden + 0.0 * weight.sum(),
 )
 rnn.fault(
     "recurrent matrix on the wrong side",
-    """Your recurrent matrix is transposed. The shapes fit, because it is square; the numbers do
-    not. Entry (i, j) of the matrix says what old unit j does to new unit i.""",
+    """Your recurrent matrix is transposed; it is square, so the shapes fit. Element (i, j) is the
+    weight from old unit j to new unit i.""",
     but=("by_hand",),
     past=lambda hidden, weight: hidden @ weight,
 )
 rnn.fault(
     "no gradient to the old state",
-    """The numbers are right, but the old state is cut off, so no gradient goes back in time. The
-    caller of the cell decides whether to cut the history.""",
+    "Your values are right, but you detach the old state, so no gradient goes back in time.",
     fails=("gradient",),
     past=lambda hidden, weight: hidden.detach() @ weight.T,
 )
@@ -111,7 +108,6 @@ def right_lstm(
     show=lambda o, cell, old: o.sigmoid() * cell.tanh(),
     pair=lambda hidden, cell: (hidden, cell),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     gates = F.linear(input, weight_ih, bias_ih) + F.linear(state[0], weight_hh, bias_hh)
     i, f, g, o = cut(gates)
     cell = update(i, f, g, state[1])
@@ -148,38 +144,38 @@ for blocks, order in (
 ):
     lstm.fault(
         f"{blocks} exchanged",
-        """You read the blocks in another order, as some papers and libraries stack them. Compare
-        with the order that the exercise states.""",
+        """You read the blocks in another order, as in some papers and libraries. Compare with the
+        order in the exercise.""",
         cut=lambda gates, order=order: [gates.chunk(4, dim=-1)[at] for at in order],
     )
 lstm.fault(
     "every fourth number to one gate",
-    """You give the numbers in turn to the four gates. With one unit that is right. Each gate is a
-    block: its H numbers are adjacent.""",
+    """You deal out the numbers to the four gates in turn. Each gate is a block of H adjacent
+    numbers.""",
     but=("by_hand",),
     cut=lambda gates: gates.unflatten(-1, (-1, 4)).unbind(-1),
 )
 lstm.fault(
     "the forget gate means forget",
-    "You multiply the old cell by one minus the forget gate. A gate of 1 keeps the cell.",
+    "You multiply the old cell by 1 minus the forget gate. A gate of 1 keeps the cell.",
     update=lambda i, f, g, cell: keep_and_write(i, -f, g, cell),
 )
 lstm.fault(
     "the memory itself goes through a tanh",
-    """You carry the tanh of the cell to the next step, so the memory can never exceed 1 and
-    shrinks at every step. The tanh belongs to the hidden state only.""",
+    """You return the tanh of the cell as the new cell, so it shrinks at every step. The tanh
+    belongs to the hidden state only.""",
     update=lambda i, f, g, cell: keep_and_write(i, f, g, cell).tanh(),
     show=lambda o, cell, old: o.sigmoid() * cell,
 )
 lstm.fault(
     "the gates have no sigmoid",
-    "You multiply by the raw sums, which can be 3 or -30. A gate lies between 0 and 1.",
+    "You multiply by the raw sums. A gate lies between 0 and 1.",
     update=lambda i, f, g, cell: f * cell + i * g.tanh(),
     show=lambda o, cell, old: o * cell.tanh(),
 )
 lstm.fault(
     "the old cell is dropped",
-    "Your new cell holds the new content only: nothing of the old memory is kept.",
+    "Your new cell contains only the new content. Add the old cell times the forget gate.",
     update=lambda i, f, g, cell: i.sigmoid() * g.tanh(),
 )
 for unused, update in (
@@ -188,30 +184,32 @@ for unused, update in (
 ):
     lstm.fault(
         f"the {unused} gate is not used",
-        "One gate decides what is kept and what is written, as in a GRU. An LSTM has two for that.",
+        "You use one gate for keeping and for writing, as a GRU does. An LSTM has two gates.",
         but=("memory",),
         update=update,
     )
 lstm.fault(
     "the content goes through a sigmoid",
-    "You treat all four blocks as gates, so the content is never negative. One is not a gate.",
+    """You treat all four blocks as gates, so the content is never negative. The content is not a
+    gate.""",
     but=("memory",),
     update=lambda i, f, g, cell: f.sigmoid() * cell + i.sigmoid() * g.sigmoid(),
 )
 lstm.fault(
     "the hidden state is made from the cell without tanh",
-    "Your hidden state is the output gate times the cell itself, so it can leave (-1, 1).",
+    """Your hidden state is the output gate times the cell itself. The formula has the tanh of the
+    cell.""",
     show=lambda o, cell, old: o.sigmoid() * cell,
 )
 lstm.fault(
     "the hidden state is made from the old cell",
-    "Your hidden state lags one step behind. Which of the two states is computed first?",
+    "You compute the hidden state from the old cell. Compute the new cell first.",
     but=("memory",),
     show=lambda o, cell, old: o.sigmoid() * old.tanh(),
 )
 lstm.fault(
-    "the pair is turned round",
-    "You return the cell first and the hidden state second; both have the same shape.",
+    "the pair is reversed",
+    "You return the cell first and the hidden state second. Exchange them.",
     pair=lambda hidden, cell: (cell, hidden),
 )
 
@@ -231,7 +229,6 @@ def right_gru(
     past=lambda reset, hidden, weight, bias: F.linear(hidden, weight, bias),
     mix=lambda update, new, hidden: (1 - update) * new + update * hidden,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     new = F.linear(input, weight_ih, bias_ih).chunk(3, dim=-1)
     old = F.linear(hidden, weight_hh, bias_hh).chunk(3, dim=-1)
     reset, update = (torch.sigmoid(new[at] + old[at]) for at in order[:2])
@@ -257,12 +254,14 @@ def gru_calls(draw):
 
 gru.fault(
     "reset and update exchanged",
-    "You read the blocks in the order update, reset, new. The exercise stacks them otherwise.",
+    """You read the blocks in the order update, reset, new. The exercise stacks them as reset,
+    update, new.""",
     order=(1, 0, 2),
 )
 gru.fault(
-    "update gate the other way round",
-    "Your update gate keeps the proposal instead of the old state. Papers differ here.",
+    "update gate reversed",
+    """Your update gate keeps the proposal instead of the old state. Papers differ here; see the
+    formula.""",
     mix=lambda update, new, hidden: update * new + (1 - update) * hidden,
 )
 for added, mix in (
@@ -271,36 +270,36 @@ for added, mix in (
 ):
     gru.fault(
         f"the {added} is added in full",
-        f"""You add the {added} without its factor, so the sum can exceed 1. What do z and 1 - z add
-        up to, and which one belongs to what?""",
+        f"""You add the {added} without its factor, so the sum can exceed 1. See the
+        formula.""",
         mix=mix,
     )
 gru.fault(
-    "the reset gate closes the input too",
-    "Your reset gate multiplies the part from the new input as well. It hides only the past.",
+    "the reset gate on the input, too",
+    "Your reset gate multiplies the part from the new input as well. It multiplies only the past.",
     propose=lambda new, reset, old: torch.tanh(reset * (new + old)),
 )
 gru.fault(
-    "the reset gate closes the wrong half",
-    "Your reset gate multiplies the part from the new input and not the past.",
+    "the reset gate on the wrong part",
+    "Your reset gate multiplies the part from the new input. It should multiply the past.",
     propose=lambda new, reset, old: torch.tanh(reset * new + old),
 )
 gru.fault(
     "the reset gate is left out",
-    "Your proposal always contains the whole past: the reset gate has no effect.",
+    "Your reset gate has no effect: the proposal always contains the whole past.",
     but=("by_hand",),
     propose=lambda new, reset, old: torch.tanh(new + old + 0.0 * reset),
 )
 gru.fault(
     "the proposal goes through a sigmoid",
-    "Your proposal is never negative. One of the three blocks is not a gate.",
+    "You apply a sigmoid to the proposal, so it is never negative. The formula has a tanh.",
     propose=lambda new, reset, old: torch.sigmoid(new + reset * old),
 )
 for lost, keep in (("", 1.0), (", its bias lost", 0.0)):
     gru.fault(
         f"reset before the matrix{lost}",
-        """You multiply the old state by the reset gate before its matrix, as Cho and others do.
-        This exercise follows torch: what does the reset gate multiply there?""",
+        """You apply the reset gate to the old state before its matrix, as Cho and others do. This
+        exercise follows torch; see the formula.""",
         but=("by_hand",),
         propose=lambda new, reset, old: torch.tanh(new + old),
         past=lambda reset, hidden, weight, bias, keep=keep: F.linear(
@@ -309,7 +308,7 @@ for lost, keep in (("", 1.0), (", its bias lost", 0.0)):
     )
 gru.fault(
     "the reset gate misses the bias",
-    "Your reset gate multiplies the product but not the bias added to it.",
+    "Your reset gate multiplies the product but not its bias. It multiplies both.",
     but=("by_hand",),
     propose=lambda new, reset, old: torch.tanh(new + old),
     past=lambda reset, hidden, weight, bias: reset * (hidden @ weight.T) + bias,
@@ -335,7 +334,6 @@ def walk_back(
     carry=lambda delta, slope, weight: delta @ weight,
     last=lambda grads, delta: grads,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     states = [start(hidden)]
     for x in inputs.unbind(1):
         states.append(functional.rnn_cell(x, states[-1], weight_ih, weight_hh, bias_ih, bias_hh))
@@ -377,76 +375,74 @@ def bptt_calls(draw):
 
 bptt.fault(
     "the slope of tanh is forgotten",
-    "You pass the gradient through the tanh unchanged. It is multiplied by the slope there.",
+    "You pass the gradient through the tanh unchanged. Multiply it by the slope.",
     slope=lambda before, after: torch.ones_like(after),
 )
 bptt.fault(
     "slope taken at the old state",
-    """You compute the slope of step t from the state before it. The slope of a tanh can be written
-    with its value: which state is the value of step t?""",
+    """You compute the slope of step t from the previous state. Use the value of the tanh, the state
+    of step t.""",
     slope=lambda before, after: 1 - before**2,
 )
 bptt.fault(
     "tanh applied once more",
-    "You take the tanh of the state again before the slope. The state is a tanh already.",
+    "You take the tanh of the state again before the slope. The state is already a tanh.",
     slope=lambda before, after: 1 - after.tanh() ** 2,
 )
 bptt.fault(
     "recurrent gradient with the new state",
-    """For `weight_hh` you multiply the delta of step t with the state of the same step. Which state
-    was multiplied with that matrix on the way forward?""",
+    """For `weight_hh` you multiply the delta of step t by the state of the same step. Which state
+    did this matrix multiply in the forward pass?""",
     multiplied=lambda before, after: after,
 )
 bptt.fault(
     "no gradient for the first state",
-    "Your gradient for the first state is zero. What is left after the last turn of your loop?",
+    "Your gradient for the first state is zero. What remains after the last pass of your loop?",
     last=lambda grads, delta: (grads[0], torch.zeros_like(grads[1]), *grads[2:]),
 )
 bptt.fault(
     "the first state gets the delta itself",
-    """For the first state you return the delta of the first step, which lies inside the tanh. One
-    more matrix lies between the two, as between any two steps.""",
+    """For the first state you return the delta of the first step. Multiply it by one more matrix,
+    as between any two steps.""",
     last=lambda grads, delta: (grads[0], delta, *grads[2:]),
 )
 bptt.fault(
-    "what is carried back skips the tanh",
-    """You multiply only what the loss reads directly by the slope, and then add the rest. Both
-    reach the state first.""",
+    "the carried gradient skips the tanh",
+    "You multiply only the direct gradient by the slope, then add the carried one. Add them first.",
     but=("one_step",),
     join=lambda direct, carried, slope: direct * slope + carried,
 )
 bptt.fault(
     "carried back before the slope",
-    """You carry the gradient of the state back to the step before, without the slope of the tanh.
-    The matrix stands inside the tanh: carry back what has passed it.""",
+    """You carry the gradient back without the slope of the tanh. The matrix is inside the tanh:
+    carry back the gradient after the slope.""",
     carry=lambda delta, slope, weight: (delta / slope) @ weight,
 )
 bptt.fault(
     "nothing is carried back",
-    """Each step gets only the gradient of its own output. A state is read by the next step as
-    well as by the loss.""",
+    """Each of your steps gets only the gradient of its own output. Add the gradient from the next
+    step.""",
     but=("one_step",),
     join=lambda direct, carried, slope: direct * slope,
 )
 bptt.fault(
-    "carried back through the wrong side",
-    """Going back you multiply with the transpose of the right matrix; it is square, so it fits.
-    Write down the sum over the units that one old unit affects.""",
+    "carried back with the transpose",
+    """You carry the gradient back with the transpose of the right matrix; it is square, so the
+    shapes fit.""",
     but=("by_hand",),
     carry=lambda delta, slope, weight: delta @ weight.T,
 )
 bptt.fault(
     "recurrent gradient transposed",
     """Your gradient for `weight_hh` is transposed; the matrix is square, so the shape fits. Compare
-    with your line for `weight_ih`.""",
+    it with that for `weight_ih`.""",
     but=("by_hand",),
     last=lambda grads, delta: (*grads[:3], grads[3].T.contiguous(), *grads[4:]),
 )
 for averaged, begin in (("averaged", 2), ("everything averaged", 0)):
     bptt.fault(
         f"{averaged} over the batch",
-        """You divide gradients by the number of sequences. The exercise asks for sums: a mean is
-        part of the loss, and `grad_outputs` contains it already.""",
+        "You divide gradients by the number of sequences. The exercise asks for sums.",
         but=("by_hand",),
         last=lambda grads, delta, begin=begin: (
             *grads[:begin],
@@ -455,13 +451,13 @@ for averaged, begin in (("averaged", 2), ("everything averaged", 0)):
     )
 bptt.fault(
     "only the last output counts",
-    "You use what the loss reads at the last step and drop what it reads at the steps before.",
+    "You use only the last of `grad_outputs`. Add the direct gradient at every step.",
     fails=("every_output",),
     direct=lambda grads, t: grads[:, t] * float(t == grads.shape[1] - 1),
 )
 bptt.fault(
-    "the first state counts as zero",
-    "You start from a state of zeros. Where does `hidden` enter your loop forward?",
+    "the first state is ignored",
+    "You start from a state of zeros. Start from `hidden`.",
     fails=("one_step", "every_output"),
     start=torch.zeros_like,
 )
@@ -480,7 +476,6 @@ def chain(
     step=lambda slope, weight: slope[:, None] * weight,
     end=lambda product: product,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     product = torch.eye(len(weight_hh), dtype=hiddens.dtype)
     for t in steps(first, last):
         product = step(slope(hiddens, t), weight_hh) @ product
@@ -505,47 +500,48 @@ def jacobian_calls(draw):
 
 jacobian.fault(
     "the slope of tanh is forgotten",
-    "You multiply the matrices of the steps as if there were no tanh between them.",
+    "You multiply the matrices without the slopes of the tanh. Each step has both.",
     but=("no_step",),
     slope=lambda hiddens, t: torch.ones_like(hiddens[t]),
 )
 jacobian.fault(
     "slope taken at the old state",
-    """You compute the slope of each step from the state before it. The slope of a tanh can be
-    written with its value: which state is the value of the step?""",
+    """You compute the slope of each step from the previous state. Use the value of the tanh, the
+    state after the step.""",
     but=("no_step",),
     slope=lambda hiddens, t: 1 - hiddens[t - 1] ** 2,
 )
 jacobian.fault(
     "tanh applied once more",
-    "You take the tanh of the states again before the slope. `hiddens` are values of a tanh already.",
+    """You take the tanh of the states again before the slope. `hiddens` are already values of a
+    tanh.""",
     but=("no_step",),
     slope=lambda hiddens, t: 1 - hiddens[t].tanh() ** 2,
 )
 jacobian.fault(
     "slopes on the columns",
-    """You multiply the columns of the matrix by the slopes instead of its rows. The slope belongs
-    to the unit that is computed: which axis of the matrix is that?""",
+    """You multiply the columns of the matrix by the slopes. The slope belongs to the new unit:
+    which axis is that?""",
     fails=("one_step", "many_steps"),
     step=lambda slope, weight: slope * weight,
 )
 jacobian.fault(
     "the matrix is transposed",
-    """You use the transpose of the recurrent matrix, as the code of the cell does for its rows.
-    What does entry (i, j) of the matrix say, and entry (i, j) of the result?""",
+    """You use the transpose of the recurrent matrix. Element (i, j) of both the matrix and the
+    result goes from old unit j to new unit i.""",
     fails=("one_step", "many_steps"),
     step=lambda slope, weight: slope[:, None] * weight.T,
 )
 jacobian.fault(
     "the result is transposed",
-    "Your rows belong to the early state and your columns to the late one.",
+    "Your rows belong to the early state and your columns to the late one. Exchange them.",
     fails=("one_step", "many_steps"),
     end=lambda product: product.T,
 )
 jacobian.fault(
     "factors in the wrong order",
-    """You multiply the steps in the order of time from the left. Apply your product to a small
-    change of the early state: which step must act first?""",
+    """You multiply the steps in the wrong order. The earliest step acts first: on which side does
+    it belong?""",
     fails=("many_steps",),
     steps=lambda first, last: range(last, first, -1),
 )
@@ -565,7 +561,6 @@ def right_clip(
     factor=lambda norm, most: torch.clamp(most / (norm + 1e-6), max=1.0),
     report=lambda norm, clipped: norm,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     norm = size(grads)
     clipped = [g * factor(norm, max_norm) for g in grads]
     return clipped, report(norm, clipped)
@@ -591,38 +586,38 @@ def clip_calls(draw):
 for name, size in (
     ("norms are added up", lambda grads: sum(g.norm() for g in grads)),
     ("sum of absolute values", lambda grads: sum(g.abs().sum() for g in grads)),
-    ("the largest entry as norm", lambda grads: max(g.abs().max() for g in grads)),
+    ("the largest element as norm", lambda grads: max(g.abs().max() for g in grads)),
     ("the root is missing", lambda grads: global_norm(grads) ** 2),
 ):
     clip.fault(
         name,
-        """Your norm is another one than that of the exercise. Think of all gradients as one long
-        vector, and compute its length for (3, 0) and (4), which is 5.""",
+        """Your norm differs from that of the exercise. It is the length of all gradients as one
+        vector: 5 for (3, 0) and (4).""",
         but=("all_zero",),
         size=size,
     )
 clip.fault(
     "the norm after clipping",
-    "The gradients are right, but you return the norm after clipping. It hides an explosion.",
+    "Your gradients are right, but you return the norm after clipping. Return the norm before it.",
     fails=("by_hand", "any_shapes"),
     report=lambda norm, clipped: global_norm(clipped),
 )
 clip.fault(
-    "short gradients are stretched",
-    "You bring every gradient to the maximum norm, also shorter ones. When should nothing happen?",
+    "short gradients are lengthened",
+    "You scale every gradient to the maximum norm. Shorter ones keep their values.",
     fails=("short_gradients",),
     factor=lambda norm, most: most / (norm + 1e-6),
 )
 clip.fault(
     "always rescaled, and divided by zero",
-    """You bring every gradient to the maximum norm. Short ones are stretched, and a gradient of
-    zeros becomes NaN. When should nothing happen?""",
+    """You scale every gradient to the maximum norm, and zeros become NaN. Shorter gradients keep
+    their values.""",
     fails=("short_gradients", "all_zero"),
     factor=lambda norm, most: most / norm,
 )
 clip.fault(
     "zero gradients become NaN",
-    "You divide the gradients by their norm, and the norm of zeros is zero.",
+    "You divide the gradients by their norm, which is 0 for zero gradients. They should stay zero.",
     fails=("all_zero",),
     factor=lambda norm, most: torch.clamp(norm, max=most) / norm,
 )
@@ -630,24 +625,24 @@ clip.fault(
 
 @clip("each tensor by its own norm", fails=("by_hand", "any_shapes"))
 def clip_each(grads, max_norm):
-    """You clip every tensor by its own norm, so short ones keep their length and long ones do not.
-    The step then has another direction: the norm is global.
+    """You clip every tensor by its own norm, which changes the direction of the step. Use one norm
+    for all.
     """
     return [right_clip([g], max_norm)[0][0] for g in grads], global_norm(grads)
 
 
-@clip("every entry by value", fails=("by_hand", "any_shapes"))
+@clip("every element by value", fails=("by_hand", "any_shapes"))
 def clip_value(grads, max_norm):
-    """You limit each number by itself, which changes the direction of the step. Clipping by norm
-    multiplies everything by one factor.
+    """You clip each element by itself, which changes the direction of the step. Multiply all
+    gradients by one factor.
     """
     return [g.clamp(-max_norm, max_norm) for g in grads], global_norm(grads)
 
 
 @clip("the gradients are changed in place", fails=("by_hand", "any_shapes"))
 def clip_in_place(grads, max_norm):
-    """You write into the caller's gradients. Look for `*=`, for methods that end in an underscore
-    and for assignments to `g[...]`.
+    """You change the caller's gradients. Look for `*=`, methods that end in an underscore and
+    assignments to `g[...]`.
     """
     clipped, norm = right_clip(grads, max_norm)
     for g, new in zip(grads, clipped, strict=True):
@@ -668,7 +663,6 @@ def read(
     carry=(True, True),
     show=lambda before, after: after[0],
 ):
-    """The right answer in steps; a fault replaces some of them."""
     first = state = begin(hidden, cell)
     outputs = []
     for x in inputs.unbind(1):
@@ -689,19 +683,19 @@ def reader_calls(draw):
 
 
 reader.fault(
-    "nothing is mended yet",
-    "This gives the numbers of the broken reader. Follow `state` through two turns of the loop.",
+    "nothing is repaired yet",
+    "This gives the numbers of the broken reader. Follow `state` through two passes of the loop.",
     carry=(False, False),
     show=lambda before, after: after[1],
 )
 reader.fault(
     "the cells are returned",
-    "You carry the state, but your outputs are the cells. Which of the pair is the output?",
+    "You carry the state, but your outputs are the cells. Return the hidden states.",
     show=lambda before, after: after[1],
 )
 reader.fault(
     "every step starts from the first state",
-    "Every step starts from the state before the first one: nothing is remembered.",
+    "Each of your steps starts from the initial state. Carry the new state to the next step.",
     fails=("many_steps",),
     carry=(False, False),
 )
@@ -714,17 +708,17 @@ for kept, carry in (("hidden state", (True, False)), ("cell", (False, True))):
     )
 reader.fault(
     "the given state is not used",
-    "You start from zeros. Where do `hidden` and `cell` enter your first step?",
+    "You start from zeros. Start from `hidden` and `cell`.",
     begin=lambda hidden, cell: (torch.zeros_like(hidden), torch.zeros_like(cell)),
 )
 reader.fault(
     "the outputs come one step late",
-    "Your outputs start with the state before the first step and miss the last one.",
+    "Your outputs are one step late: they start with the initial state and miss the last one.",
     show=lambda before, after: before[0],
 )
 reader.fault(
     "hidden state and cell are exchanged",
-    "You pass the cell as hidden state and the hidden state as cell; both fit in shape.",
+    "You pass the cell as the hidden state and the hidden state as the cell. Exchange them.",
     step=lambda x, state, *weights: functional.lstm_cell(x, state[::-1], *weights),
 )
 
@@ -735,24 +729,22 @@ check = WrongAnswers("check_clipping", tests=("first_pair", "mutants"))
 
 @check("everything is accepted")
 def check_nothing(candidate):
-    """Your check accepts every candidate, even one that does nothing. Compare what it returns with
-    what is expected, and return False when it differs.
+    """Your test accepts every candidate. Compare its result with your own numbers, and return False
+    when it differs.
     """
     return True
 
 
 @check("everything is rejected")
 def check_refuses(candidate):
-    """Your check rejects right answers as well. Run it on your own solution. How closely do you
-    compare? `==` on floats is too close.
-    """
+    """Your test rejects right answers. Run it on your own solution: `==` on floats is too strict."""
     return False
 
 
 @check("only a long gradient is tried", fails=("mutants",))
 def check_one_case(candidate):
-    """You try one long gradient and its new length. Some mistakes show only on short or zero
-    gradients, in the second result or in the direction.
+    """You test only one long gradient and its new length. Test short and zero gradients, the
+    direction and the second result, too.
     """
     clipped, _ = candidate([torch.tensor([3.0, 0.0]), torch.tensor([4.0])], 1.0)
     return bool((global_norm(clipped) - 1).abs() < 1e-4)

@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Exercises: the sequence-to-sequence bottleneck
 #
-# You write the parts of an encoder-decoder that often go wrong: the state of a padded row, the masked loss, the unrolled decoder, greedy decoding and beam search.
-# The networks themselves come as *step functions*: plain functions that take tokens and a state and return the result of one step.
-# So you can test every part by itself, with steps that you can follow by hand.
+# You write five parts of an encoder-decoder: the state of a padded row, the masked loss, the unrolled decoder, greedy decoding and beam search.
+# The networks are given as *step functions*: plain functions that take tokens and a state and return the result of one step.
+# So you can test every part alone, with steps that you can compute by hand.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
@@ -17,7 +17,7 @@ oracles, probes = load_oracles("02_seq2seq_bottleneck")
 
 
 def reader(table, decay):
-    """An encoder step: the state fades by a factor, and the token adds its row of a table."""
+    """An encoder step: decay the state by a factor and add the token's row of a table."""
 
     def step(token, state):
         return decay * state + table[token]  # (B, H)
@@ -27,7 +27,7 @@ def reader(table, decay):
 
 
 def writer(table, decay, mix):
-    """A decoder step: the state as in `reader`, and the logits read it."""
+    """A decoder step: the state as in `reader`, with logits computed from it."""
 
     def step(token, state):
         state = decay * state + table[token]  # (B, H)
@@ -38,7 +38,7 @@ def writer(table, decay, mix):
 
 
 def markov(logits):
-    """A decoder step that looks at its last token only."""
+    """A decoder step that depends only on its last token."""
 
     def step(token, state):
         return logits[token], state  # (B, V), (B, H)
@@ -47,7 +47,7 @@ def markov(logits):
 
 
 def countdown(token, state):
-    """A decoder step that says 3, but `eos` = 2 where its state is above 0 and at most 1."""
+    """A decoder step that predicts 3, and `eos` = 2 where its state is above 0 and at most 1."""
     ends = (state[:, 0] > 0) & (state[:, 0] <= 1)
     logits = torch.zeros(len(state), 5)
     logits[torch.arange(len(state)), torch.where(ends, 2, 3)] = 5.0
@@ -55,7 +55,7 @@ def countdown(token, state):
 
 
 def table(probabilities):
-    """Logits `(V, V)` from the probabilities of what follows; a row may be shifted at will."""
+    """Logits `(V, V)` from the probabilities of the next token; each row may be shifted."""
     size = 1 + max(token for row in probabilities.values() for token in row)
     filled = 1e-6 * torch.arange(1.0, size + 1.0, dtype=torch.float64).repeat(size, 1)  # no ties
     for last, row in probabilities.items():
@@ -65,11 +65,11 @@ def table(probabilities):
 
 
 def draw_table(probe, size):
-    """Random logits of a decoder that looks at its last token only."""
+    """Random logits of a decoder that depends only on its last token."""
     return probe.normal(size, size, dtype=torch.float64)
 
 
-# twice the state plus the token, for work by hand
+# twice the state plus the token, to compute by hand
 count = reader(torch.arange(20.0)[:, None], 2.0)
 # 0 pad, 1 bos, 2 eos, 3 a, 4 b, 5 c, 6 d; the first one is the table of the chapter
 TREE = table(
@@ -102,7 +102,7 @@ SHORT = table(
         6: {6: 0.7, 4: 0.2, 2: 0.1},
     }
 )
-# here one prefix ends at once, and the better one takes its time
+# here one prefix ends at once, and a better one ends later
 SLOW = table(
     {
         1: {3: 0.4, 2: 0.32, 4: 0.28},
@@ -111,7 +111,7 @@ SLOW = table(
         5: {5: 0.9, 2: 0.1},
     }
 )
-# and here the second one to end stops the search
+# and here the second prefix to end stops the search
 STOP = table(
     {
         1: {3: 0.5, 2: 0.2, 4: 0.18, 6: 0.12},
@@ -134,16 +134,16 @@ remembering = writer(
 # `encode(step, source, lengths, state)` reads a batch of sources and returns the context vectors.
 #
 # - `step(token, state)` is given: tokens `(B,)` and states `(B, H)` in, new states `(B, H)` out, all rows at once.
-# - `source` is `(B, S)`, `lengths` is `(B,)`: row `b` has `lengths[b]` symbols; what follows them is filling.
+# - `source` is `(B, S)`, `lengths` is `(B,)`: row `b` has `lengths[b]` symbols, followed by padding.
 # - `state` is `(B, H)`, the states before the first symbol.
-# - The result is `(B, H)`: for every row the state right after *its own* last symbol. A row of length 0 keeps its state.
-# - The rows stay in their order, and `state` itself is not changed.
+# - The result is `(B, H)`: for every row the state after *its own* last symbol. A row of length 0 keeps its state.
+# - The rows keep their order, and `state` is not changed.
 #
 # By hand, with the step "twice the state plus the token", from 0: the row `[4, 5]` gives $2 \cdot 4 + 5 = 13$, and the row `[6, <pad>]` of length 1 gives $6$.
 #
 # <details><summary>Hint</summary>
 #
-# You may run the step on all rows at every column, and discard the result for rows that have already ended.
+# You may run the step on all rows at every column and discard the result for rows that have ended.
 # `torch.where` chooses between two tensors, element by element.
 #
 # </details>
@@ -160,10 +160,10 @@ def encode(step, source, lengths, state):
 
 
 # %% nbgrader={"grade_id": "encode-order", "grade": true, "points": 1}
-# Rows that fill all columns, read from the first symbol to the last.
+# Rows without padding, read from the first symbol to the last.
 ### BEGIN HIDDEN TESTS
 def all_states(step, tokens, state):
-    """The states after 1, 2, ... tokens at once: such a step is a sum with fading weights."""
+    """The states after 1, 2, ... tokens at once: such a step is a sum with decaying weights."""
     age = torch.arange(tokens.shape[1])
     fading = step.decay ** (age[:, None] - age).clamp(min=0).double()
     fading = fading.tril()  # (L, L), from token k to step t
@@ -189,7 +189,7 @@ probe.equals(step, probe.integers(4, 11, 3, 7), torch.full((3,), 7), torch.zeros
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "encode-padding", "grade": true, "points": 2}
-# Rows of several lengths: the filling must not touch the state.
+# Rows of several lengths: padding must not change the state.
 probe = probes(encode=encode)
 start = torch.zeros(2, 1)
 padded = torch.tensor([[4, 5], [6, 0]])
@@ -204,7 +204,7 @@ probe.equals(step, filled, torch.tensor([3, 5, 1]), torch.zeros(3, 5))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "encode-start", "grade": true, "points": 1}
-# The states given are the ones to start from.
+# Initial states other than zero.
 probe = probes(encode=encode)
 # 2 * 10 + 4 = 24, 2 * 24 + 5 = 53
 ten = torch.tensor([[10.0]])
@@ -216,7 +216,7 @@ probe.equals(step, probe.integers(4, 11, 2, 3), torch.full((2,), 3), probe.norma
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "encode-empty_row", "grade": true, "points": 1}
-# A row of length 0 keeps the state it came with.
+# A row of length 0 keeps its initial state.
 probe = probes(encode=encode)
 start = torch.tensor([[0.0], [3.0]])
 padded = torch.tensor([[4, 5], [0, 0]])
@@ -233,12 +233,12 @@ probe.equals(step, probe.integers(4, 11, 3, 4), torch.tensor([0, 4, 2]), probe.n
 # `greedy_decode(step, state, bos, eos, max_length, pad=0)` writes the most probable token at each step, for every row.
 #
 # - `step(token, state)` is given: tokens `(B,)` and states `(B, H)` in, the pair of logits `(B, V)` and new states `(B, H)` out. `state` is `(B, H)`, the states before the first step.
-# - The decoder reads `bos` first, and from then on what it has just written.
+# - The decoder reads `bos` first, then each token that it has just written.
 # - The result is `(B, max_length)`, integers: the tokens written, `eos` included, without `bos`.
-#   After the `eos` of a row comes `pad`. A row without `eos` is cut off at `max_length`.
-# - Rows end at different steps: one that has ended must not stop the others.
+#   After the `eos` of a row comes `pad`. A row without `eos` stops at `max_length`.
+# - Rows end at different steps: a finished row must not stop the others.
 #
-# By hand, with the table of the chapter (a decoder that looks at its last token only): *a* (0.5), then *b* (0.4), then `<eos>` (0.9).
+# By hand, with the table of the chapter (a decoder that depends only on its last token): *a* (0.5), then *b* (0.4), then `<eos>` (0.9).
 
 
 # %% nbgrader={"grade_id": "greedy_decode", "solution": true}
@@ -264,7 +264,7 @@ def greedy_decode(step, state, bos, eos, max_length, pad=0):
 probe = probes(greedy_decode=greedy_decode)
 probe.equals(markov(TREE), torch.zeros(1, 1), 1, 2, 3)
 ### BEGIN HIDDEN TESTS
-# a chain: every token leads to the next one, and the last one to eos
+# a chain: every token predicts the next one, and the last one eos
 order = torch.cat([torch.tensor([1]), 3 + probe.permutation(6), torch.tensor([2])])
 chain = torch.zeros(9, 9, dtype=torch.float64)
 chain[order[:-1], order[1:]] = 3.0
@@ -272,7 +272,7 @@ probe.equals(markov(chain), torch.zeros(1, 1), 1, 2, 7)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "greedy_decode-rows_end_apart", "grade": true, "points": 2}
-# Rows that end at different steps: padding behind each end, and the others go on.
+# Rows that end at different steps: padding after each end, while the others continue.
 probe = probes(greedy_decode=greedy_decode)
 probe.equals(countdown, torch.tensor([[3.0], [1.0]]), 1, 2, 6)
 ### BEGIN HIDDEN TESTS
@@ -281,7 +281,7 @@ probe.equals(countdown, lengths[:, None], 1, 2, 9, pad=7)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "greedy_decode-cut_off", "grade": true, "points": 1}
-# A decoder that never stops is cut off at max_length.
+# A decoder that never stops ends at max_length.
 probe = probes(greedy_decode=greedy_decode)
 endless = torch.zeros(6, 6, dtype=torch.float64)
 endless[1, 3] = endless[3, 4] = endless[4, 5] = endless[5, 3] = 4.0
@@ -291,7 +291,7 @@ probe.equals(markov(endless), torch.zeros(2, 1), 1, 2, 7)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "greedy_decode-other_ids", "grade": true, "points": 1}
-# Other numbers for the reserved symbols.
+# Other ids for the reserved symbols.
 probe = probes(greedy_decode=greedy_decode)
 moved = TREE[[0, 3, 4, 1, 2]][:, [0, 3, 4, 1, 2]]  # bos = 3, eos = 4, a = 1, b = 2
 probe.equals(markov(moved), torch.zeros(1, 1), 3, 4, 6, pad=9)
@@ -303,9 +303,9 @@ probe.equals(markov(moved), torch.zeros(2, 1), 3, 4, 5, pad=7)
 # ## 3. Repair: one step of the beam
 #
 # `broken_beam_step` should choose the best extensions of a beam.
-# Given `scores` `(K,)`, the scores of the live prefixes, and `log_probs` `(K, V)`, those of the next token, it should return three tensors of shape `(beam_size,)`, best first: the scores of the chosen extensions, the prefix that each one extends, and the token it adds.
+# Given `scores` `(K,)`, the scores of the live prefixes, and `log_probs` `(K, V)`, the log-probabilities of the next token, it should return three tensors of shape `(beam_size,)`, best first: the scores of the chosen extensions, the prefix that each one extends, and the token it adds.
 #
-# It has two faults. Find them, and write `fixed_beam_step`.
+# It has two faults. Find them and write `fixed_beam_step`.
 
 
 # %% nbgrader={"grade_id": "broken_beam_step", "locked": true}
@@ -325,7 +325,7 @@ def fixed_beam_step(scores, log_probs, beam_size):
 
 
 # %% nbgrader={"grade_id": "fixed_beam_step-first_step", "grade": true, "points": 1}
-# One prefix whose score is 0: only one of the two faults shows.
+# One prefix whose score is 0, which hides one of the two faults.
 probe = probes(fixed_beam_step=fixed_beam_step)
 due = torch.tensor([0.5, 0.3]).log(), torch.tensor([0, 0]), torch.tensor([1, 2])
 probe.gives(due, torch.zeros(1), torch.tensor([[0.2, 0.5, 0.3]]).log(), 2)
@@ -357,7 +357,7 @@ probe.equals(probe.normal(5), probe.normal(5, 11).log_softmax(-1), 4)
 # %% [markdown]
 # ## Look
 #
-# Your encoder reads a word into one vector, and your decoder writes it back, last letter first. The vector has room for five letters. What happens to longer words? Change the words.
+# Your encoder reads a word into one vector, and your decoder writes it in reverse. The vector has room for five letters. What happens to longer words? Change the words.
 
 # %% attn_course={"look": true}
 letters = ".?abcdefghijklmnopqrstuvwxyz"
@@ -390,11 +390,11 @@ for word in ("cat", "bottleneck"):
 #
 # where $N$ counts the positions in the sum.
 #
-# - `logits` is `(B, L, V)` and floating, `target_out` is `(B, L)`; the result is a tensor without axes, of the dtype of `logits`.
-# - It is right for every finite logit, however large.
-# - A batch that holds nothing but padding has the loss 0.
-# - Gradients flow to the logits.
-# - Write the sum and the count yourself: `log_softmax` and `gather` are welcome, `cross_entropy` and `nll_loss` are not needed.
+# - `logits` is `(B, L, V)` and floating, `target_out` is `(B, L)`; the result is a scalar tensor of the dtype of `logits`.
+# - It handles every finite logit, however large.
+# - A batch of padding only has the loss 0.
+# - Gradients reach the logits.
+# - Write the sum and the count yourself, with `log_softmax` and `gather`; you do not need `cross_entropy` or `nll_loss`.
 #
 # By hand: losses 1 and 2 at two real positions of one row, 3 at the only real position of another: $(1 + 2 + 3) / 3 = 2$.
 
@@ -436,7 +436,7 @@ probe.equals(probe.normal(3, 5, 7, std=2.0), target)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "sequence_loss-other_pad", "grade": true, "points": 1}
-# The padding has another number, and 0 is a symbol like any other.
+# Another id for the padding; 0 is an ordinary symbol.
 probe = probes(sequence_loss=sequence_loss)
 probe.gives(torch.tensor(2.4076059), uneven, torch.tensor([[0, 2]]), pad=2)
 ### BEGIN HIDDEN TESTS
@@ -447,7 +447,7 @@ probe.equals(probe.normal(3, 5, 7, std=2.0), target, pad=6)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "sequence_loss-large_logits", "grade": true, "points": 1}
-# Logits whose exponentials do not fit into a float.
+# Logits whose exponentials overflow.
 probe = probes(sequence_loss=sequence_loss)
 probe.gives(torch.tensor(500.0), torch.tensor([[[500.0, 0.0, 200.0]]]), torch.tensor([[1]]))
 ### BEGIN HIDDEN TESTS
@@ -455,7 +455,7 @@ probe.equals(probe.normal(1, 1, 7, std=300.0), probe.integers(1, 7, 1, 1))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "sequence_loss-nothing_real", "grade": true, "points": 1}
-# A batch of padding only costs nothing.
+# A batch of padding only has the loss 0.
 probe = probes(sequence_loss=sequence_loss)
 probe.gives(torch.tensor(0.0), torch.tensor([[[0.0, 1.0, 2.0]]]), torch.tensor([[0]]))
 ### BEGIN HIDDEN TESTS
@@ -463,7 +463,7 @@ probe.equals(probe.normal(2, 3, 5), torch.full((2, 3), 4), pad=4)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "sequence_loss-gradient", "grade": true, "points": 1}
-# Gradients reach the logits of real positions, and no others.
+# Gradients reach only the logits of real positions.
 probe = probes(sequence_loss=sequence_loss)
 probe.holds(properties.gradient_reaches(0), uneven, torch.tensor([[1, 2]]))
 ### BEGIN HIDDEN TESTS
@@ -474,11 +474,11 @@ probe.gradient(probe.normal(2, 3, 5), torch.tensor([[1, 4, 2], [3, 0, 0]]))
 # %% [markdown]
 # ## 5. The decoder under teacher forcing
 #
-# `unroll(step, state, target_in)` runs a decoder over a target that is known.
+# `unroll(step, state, target_in)` runs a decoder over a known target.
 #
 # - `step` and `state` are as in exercise 2; `target_in` is `(B, L)` and starts with `<bos>`.
-# - The result is `(B, L, V)`: the logits at every position, when the decoder reads the given targets and nothing else.
-# - The logits are returned as `step` gives them, without a softmax.
+# - The result is `(B, L, V)`: the logits at every position when the decoder reads only the given targets.
+# - The logits are those of `step`, without a softmax.
 
 
 # %% nbgrader={"grade_id": "unroll", "solution": true}
@@ -493,7 +493,7 @@ def unroll(step, state, target_in):
 
 
 # %% nbgrader={"grade_id": "unroll-one_step", "grade": true, "points": 1}
-# A target of one token: the result has three axes all the same.
+# A target of one token: the result still has three axes.
 ### BEGIN HIDDEN TESTS
 def right_unroll(step, state, target_in):
     written = []
@@ -505,7 +505,7 @@ def right_unroll(step, state, target_in):
 
 ### END HIDDEN TESTS
 probe = probes(unroll=unroll)
-# the state is halved, the token adds 1 at its place; the logits weigh the four places
+# the state is halved, the token adds 1 at its index; the logits weight the four elements
 step = writer(torch.eye(4), 0.5, torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0])))
 probe.gives(
     torch.tensor([[[0.0, 4.0, 0.0, 0.0]], [[2.0, 0.0, 0.0, 4.0]]]),
@@ -520,7 +520,7 @@ probe.equals(step, probe.normal(2, 3), probe.integers(1, 7, 2, 1))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "unroll-state_is_carried", "grade": true, "points": 1}
-# A decoder that ignores its tokens: every step must get the state of the step before.
+# A decoder that ignores its tokens: every step needs the previous state.
 probe = probes(unroll=unroll)
 deaf = writer(torch.zeros(6, 1), 0.5, torch.tensor([[1.0, -1.0, 2.0]]))
 halved = torch.tensor([[[4.0, -4.0, 8.0], [2.0, -2.0, 4.0], [1.0, -1.0, 2.0]]])
@@ -532,7 +532,7 @@ probe.equals(deaf, probe.normal(2, 3), probe.integers(1, 7, 2, 4))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "unroll-targets_are_read", "grade": true, "points": 2}
-# A decoder that forgets its state: it must read the targets, in their order.
+# A decoder that ignores its state: it must read the targets in order.
 probe = probes(unroll=unroll)
 forgetful = writer(torch.eye(6), 0.0, 5 * torch.eye(6))  # it says what it reads
 told = torch.tensor([1, 4, 5, 3])
@@ -562,20 +562,20 @@ probe.equals(step, probe.normal(1, 5), torch.tensor([[1, 9, 8, 3, 4, 10, 7]]))
 #
 # `beam_search(step, state, bos, eos, beam_size, max_length, length_penalty=0.0)` searches for the best output of **one** source.
 #
-# - `step` is as in exercise 2; all live prefixes pass through it together, as the rows of one batch. `state` is `(1, H)`.
+# - `step` is as in exercise 2; all live prefixes pass through it as the rows of one batch. `state` is `(1, H)`.
 # - Its logits are not normalised: take the log-softmax over the vocabulary. Keep the dtype of the logits.
-# - Start with one empty prefix. At every step extend every live prefix by every token; a candidate scores the sum of its log-probabilities. Then
+# - Start with one empty prefix. At every step extend every live prefix by every token. The score of a candidate is the sum of its log-probabilities. Then
 #     1. of the `beam_size` best candidates, those that end in `eos` are finished and set aside;
-#     2. the `beam_size` best candidates that do *not* end in `eos` live on, each with the state of the prefix that it extends. Finished candidates do not reduce their number;
+#     2. the `beam_size` best candidates that do *not* end in `eos` stay live, each with the state of the prefix that it extends. Finished candidates do not reduce their number;
 #     3. stop when at least `beam_size` candidates are finished, or after `max_length` steps. In the latter case the live prefixes also count as finished.
 # - Of all finished ones, return the one with the highest $\log p \,/\, ((5 + n) / 6)^{\alpha}$, where $n$ counts its tokens with `eos` and $\alpha$ is `length_penalty`.
-# - The result is the pair `(tokens, score)`: a one-axis integer tensor without `bos`, with `eos` if it was said, and that highest value as a number.
+# - The result is the pair `(tokens, score)`: a one-axis integer tensor without `bos`, with `eos` if present, and that highest value as a number.
 #
 # By hand, with the table of the chapter and two prefixes: *b* and `<eos>`, with the score $\ln 0.36 = -1.0217$.
 #
 # <details><summary>Hint</summary>
 #
-# A candidate's index in the flattened table of scores gives both its prefix and its last token: use `divmod` with the size of the vocabulary.
+# The index of a candidate in the flattened scores gives its prefix and its last token: use `divmod` with the vocabulary size.
 #
 # </details>
 
@@ -645,7 +645,7 @@ for width in (2, 3, 5):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "beam_search-states_follow", "grade": true, "points": 2}
-# A decoder with a memory: each prefix goes on with the state of the prefix it came from.
+# A decoder with a state: each prefix continues with the state of the prefix that it extends.
 probe = probes(beam_search=beam_search)
 for width in (2, 3, 5):
     probe.equals(remembering, torch.zeros(1, 5, dtype=torch.float64), 1, 2, width, 6)
@@ -670,7 +670,7 @@ for alpha in (0.6, 2.0):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "beam_search-cut_off", "grade": true, "points": 1}
-# At max_length the live prefixes count as they are.
+# At max_length the live prefixes count, too.
 probe = probes(beam_search=beam_search)
 probe.equals(markov(ENDLESS), torch.zeros(1, 1), 1, 2, 2, 3)
 probe.equals(markov(FORK), torch.zeros(1, 1), 1, 2, 2, 3)
@@ -684,10 +684,10 @@ probe.equals(markov(never), torch.zeros(1, 1), 1, 2, 3, 5)
 # %% [markdown]
 # ## 7. Write the test
 #
-# `check_loss(candidate)` takes a `sequence_loss(logits, target_out, pad=0)` (contract in exercise 4) and returns `True` if it is right, `False` if it is wrong.
+# `check_loss(candidate)` takes a `sequence_loss(logits, target_out, pad=0)` and returns `True` if it keeps the contract of exercise 4, `False` if not.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
-# Choose inputs on which the wrong recipes of the chapter *differ* from the right one, and compute the right value by yourself.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
+# Choose inputs on which the wrong losses of the chapter *differ* from the right one, and compute the right value yourself.
 
 
 # %% nbgrader={"grade_id": "check_loss", "solution": true}
@@ -716,13 +716,13 @@ def check_loss(candidate):
 
 
 # %% nbgrader={"grade_id": "check_loss-plain", "grade": true, "points": 1}
-# A right one, and two that are plainly wrong.
+# A right answer, and two that are clearly wrong.
 probe = probes(check_loss=check_loss)
 probe.judges(
     right=[oracles.right_loss],
     wrong={
         "always 1": lambda logits, target_out, pad=0: torch.ones(()),
-        "the sign is turned": lambda logits, target_out, pad=0: (
+        "the sign is inverted": lambda logits, target_out, pad=0: (
             -oracles.right_loss(logits, target_out, pad)
         ),
     },
@@ -730,7 +730,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_loss-mutants", "grade": true, "points": 5}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong answers that are harder to detect. (Which ones is hidden.)
 probe = probes(check_loss=check_loss)
 probe.judges(
     right=[oracles.right_loss],
@@ -788,27 +788,27 @@ probe.judges(
 # %% [markdown]
 # ## 8. Report
 #
-# Train an encoder-decoder on a task of your own (sorting, doubling every symbol, a date format), or take the numbers of the chapter.
-# In about 200 words, two points for each part:
+# Train an encoder-decoder on a task of your own (sorting, doubling every symbol, a date format), or use the numbers of the chapter.
+# Write about 200 words; each part earns two points.
 #
-# 1. Show accuracy against length, free-running, with one control that rules out an explanation other than the context vector. Say which explanation, and what the control would have shown if it were true.
-# 2. Someone says: "64 numbers cannot hold 20 symbols." What is right and what is wrong about it?
-# 3. Someone decodes with a beam of 50 and gets nearly empty outputs. What happened, and is it the fault of the search or of the model?
+# 1. Show free-running accuracy against length, with one control that rules out an explanation other than the context vector. Name that explanation, and what the control would show if it were true.
+# 2. A colleague claims: "64 numbers cannot hold 20 symbols." What is right and what is wrong about this?
+# 3. A beam of 50 gives nearly empty outputs. Why, and is the search or the model at fault?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
 # 1. Free-running accuracy on reversal falls from about 0.9 at 5 symbols to about 0.25 at 20.
-# "The network forgets over time" would also explain this; then copying only the first symbol should fail over the same distance, and it does not (1.00 at 30 symbols).
-# Exchanging the sources between rows brings accuracy to chance, so what is right comes through the vector.
-# 2. Wrong about bits: 20 symbols out of ten are 66 bits, 64 float32 numbers have 2,048, and one float64 can be made to hold 17 symbols out of eight.
-# Right about what training finds: a smooth, robust read-out needs room of its own for every position, and gradient descent does not find the dense codes.
+# "The network forgets over time" would also explain this. Then copying only the first symbol should fail over the same distance, but it does not (1.00 at 30 symbols).
+# Exchanging the sources between rows reduces accuracy to chance, so the information passes through the vector.
+# 2. Wrong about bits: 20 symbols out of ten are 66 bits, 64 float32 numbers have 2,048, and one float64 can encode 17 symbols out of eight.
+# Right about what training finds: a smooth, robust read-out needs separate dimensions for every position, and gradient descent does not find denser codes.
 # 3. A beam at least as wide as the vocabulary keeps every first token, `<eos>` among them.
 # Stopping at once costs one improbable symbol, going on costs twenty uncertain ones, so the empty output has the highest probability.
-# The search did its job; the model gives the empty output too much, and dividing by a length term repairs the comparison.
+# The search is correct. The model gives the empty output too much probability, and a length penalty repairs the comparison.
 #
 # **Points**, one for each:
 #
 # - (1a) Accuracy against length, free-running.
-# - (1b) A control, and what it would have shown if the other explanation were true.
+# - (1b) A control, and what it would show if the other explanation were true.
 # - (2a) Wrong about bits, by a count.
 # - (2b) Right about what training finds.
 # - (3a) The empty output is the most probable one, and why.

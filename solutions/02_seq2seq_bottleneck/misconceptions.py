@@ -51,7 +51,6 @@ def right_encode(
     real=lambda t, lengths: t < lengths,
     keep=torch.where,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     state = start(state)
     for t in order(source):
         state = keep(real(t, lengths)[:, None], step(source[:, t], state), state)
@@ -77,14 +76,14 @@ def encode_calls(draw):
 
 encode.fault(
     "the last column's state",
-    """You read all columns and return the last state, so short rows change while the step reads
-    their filling. Check where `lengths` enters.""",
+    """You return the state after the last column, so padding changes the state of short rows. Use
+    `lengths`.""",
     fails=("padding", "empty_row"),
     real=lambda t, lengths: t < lengths.new_tensor([10_000] * len(lengths)),
 )
 encode.fault(
     "the longest row decides",
-    "You stop all rows at the end of the longest one. Every row has an end of its own.",
+    "You stop all rows at the end of the longest one. Every row has its own end.",
     fails=("padding", "empty_row"),
     real=lambda t, lengths: t < lengths.max().expand_as(lengths),
 )
@@ -100,13 +99,13 @@ for amount, real in (
     )
 encode.fault(
     "the given state is ignored",
-    "You start from zeros. The caller says where to start: what does the first `step` get?",
+    "You start from zeros. Start from the argument `state`.",
     fails=("start", "empty_row"),
     start=torch.zeros_like,
 )
 encode.fault(
     "padding sets the state to 0",
-    "A row that has ended falls to zero. Its state should stay as it was.",
+    "Your state becomes zero when a row has ended. It should not change.",
     fails=("padding", "empty_row"),
     keep=lambda real, moved, state: moved * real,
 )
@@ -119,26 +118,20 @@ encode.fault(
 
 @encode("rows are left in another order", fails=("padding", "empty_row"))
 def encode_sorted(step, source, lengths, state):
-    """You sort the rows by their length and do not restore their order, so a row gets the state of
-    another one.
-    """
+    """You sort the rows by length and do not restore their order."""
     order = lengths.argsort(descending=True, stable=True)
     return right_encode(step, source[order], lengths[order], state[order])
 
 
 @encode("an empty row becomes zero", fails=("empty_row",))
 def encode_empty_zero(step, source, lengths, state):
-    """Your rows of length 0 are zero. A row that reads nothing keeps its state: what does your
-    result contain before the first symbol is read?
-    """
+    """Your rows of length 0 are zero. A row that reads nothing keeps its initial state."""
     return right_encode(step, source, lengths, state) * (lengths > 0)[:, None]
 
 
 @encode("mean of the states")
 def encode_mean(step, source, lengths, state):
-    """You return the mean of all states of a row. The context vector of this chapter is the state
-    after the last symbol.
-    """
+    """You return the mean of all states of a row. Return the state after the last symbol."""
     total = torch.zeros_like(state)
     for t in range(source.shape[1]):
         real = (t < lengths)[:, None]
@@ -166,7 +159,6 @@ def right_greedy(
     over=torch.all,
     last=lambda written, bos, eos: written,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     first, token = state, torch.full((len(state),), bos)
     ended = torch.zeros(len(state), dtype=torch.bool)
     pad = fill(pad)
@@ -203,40 +195,38 @@ def greedy_calls(draw):
 for stop, over in (("", lambda ended: ended.new_zeros(())), (" until all have ended", torch.all)):
     greedy.fault(
         f"rows go on after eos{stop}",
-        """A row goes on writing after its `eos`. What the decoder writes there means nothing; the
-        contract asks for padding.""",
+        "Your rows go on after their `eos`. The contract asks for padding there.",
         fails=("rows_end_apart", "other_ids") if not stop else ("rows_end_apart",),
         column=lambda said, ended, eos, pad: said,
         over=over,
     )
 greedy.fault(
     "the first end stops all rows",
-    "You stop as soon as one row has ended, and the longer ones are cut off with it.",
+    "You stop as soon as one row has ended, which cuts off the others. Stop when all have ended.",
     fails=("rows_end_apart",),
     over=torch.any,
 )
 greedy.fault(
     "eos is not written",
-    "Your rows omit their `eos`. Without it a finished row looks like one that was cut off.",
+    "Your rows omit their `eos`. The contract asks for it.",
     but=("cut_off",),
     column=lambda said, ended, eos, pad: said.masked_fill(ended | (said == eos), pad),
 )
 greedy.fault(
     "the state is not carried",
-    """Every step starts from the first state again. What happens to the second value that `step`
-    returns?""",
+    "Each of your steps starts from the first state. Use the state that `step` returns.",
     fails=("rows_end_apart",),
     carry=lambda after, first: first,
 )
 greedy.fault(
     "bos at every step",
-    "Your decoder reads `bos` at every step and never what it has just written.",
+    "Your decoder reads `bos` at every step. It should read the token that it has just written.",
     but=("rows_end_apart",),
     feed=lambda said, token: token,
 )
 greedy.fault(
-    "the filling behind the last end is missing",
-    "Your result ends with its longest row. The contract asks for `max_length` columns.",
+    "the padding after the longest row is missing",
+    "Your result has as many columns as its longest row. The contract asks for `max_length`.",
     fails=("rows_end_apart", "other_ids"),
     last=lambda written, bos, eos: written[
         :, : int((~(written == eos).cumsum(1).gt(0).all(0)).sum()) + 1
@@ -244,20 +234,20 @@ greedy.fault(
 )
 greedy.fault(
     "bos is written",
-    "Your rows begin with `bos`, which takes the place of a token. It is only read.",
+    "Your rows begin with `bos`. The decoder reads it but does not write it.",
     last=lambda written, bos, eos: torch.cat(
         [torch.full_like(written[:, :1], bos), written[:, :-1]], dim=1
     ),
 )
 greedy.fault(
     "padding is always 0",
-    "You fill with 0 and not with the argument `pad`.",
+    "You pad with 0. Use the argument `pad`.",
     fails=("rows_end_apart", "other_ids"),
     fill=lambda pad: 0,
 )
 greedy.fault(
     "eos is always 2",
-    "You compare with 2 and not with the argument `eos`.",
+    "You compare with 2. Use the argument `eos`.",
     fails=("other_ids",),
     ends=lambda said, eos: said == 2,
 )
@@ -273,7 +263,6 @@ def right_step(
     join=lambda scores, log_probs: scores[:, None] + log_probs,
     apart=lambda places, vocab: (places // vocab, places % vocab),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     best, places = join(scores, log_probs).flatten().topk(beam_size)
     return best, *apart(places, log_probs.shape[1])
 
@@ -298,13 +287,13 @@ def exchanged(places, vocab):
 beam_step.fault(
     "nothing repaired",
     """This is the broken function. Where do the scores of the prefixes enter, and which prefix and
-    token does a place in the flattened table stand for?""",
+    token belong to an index of the flattened scores?""",
     join=no_history,
     apart=exchanged,
 )
 beam_step.fault(
     "the history is still missing",
-    "Prefix and token are right, but the candidates are still ranked by their last token alone.",
+    "Prefix and token are right, but you still rank the candidates by their last token alone.",
     fails=("later_steps",),
     join=no_history,
 )
@@ -315,15 +304,15 @@ beam_step.fault(
 )
 beam_step.fault(
     "multiplied",
-    "You multiply the scores. They are logarithms: products of probabilities are sums here.",
+    "You multiply the scores. They are logarithms: add them.",
     join=lambda scores, log_probs: scores[:, None] * log_probs,
 )
 
 
 @beam_step("one extension per prefix")
 def step_per_prefix(scores, log_probs, beam_size):
-    """You take the best token of each prefix. All extensions of all prefixes compete in one list, and
-    the best ones may come from the same prefix.
+    """You keep the best token of each prefix. All extensions compete in one list, and the best may
+    extend the same prefix.
     """
     best, token = (scores[:, None] + log_probs).max(dim=1)
     best, prefix = best.topk(min(beam_size, len(best)))
@@ -346,7 +335,6 @@ def right_loss(
     real=lambda target_out, pad: target_out != pad,
     join=all_real,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     losses = -logs(logits).gather(-1, target_out[..., None])[..., 0]
     mask = real(target_out, pad)
     return join(losses.masked_fill(~mask, 0), mask)
@@ -377,46 +365,46 @@ def loss_calls(draw):
 
 loss.fault(
     "padding is averaged in",
-    """You take the mean over all positions, padding included. Padding is easy to predict, so the
-    loss looks better than it is.""",
+    "You average over all positions, padding included. Average over real positions.",
     but=("values", "large_logits"),
     real=lambda target_out, pad: torch.ones_like(target_out, dtype=torch.bool),
 )
 loss.fault(
     "padding is zeroed but counted",
-    "You set the losses of padding to 0 and then divide by the number of all positions.",
+    """You set the losses of padding to 0, but divide by the number of all positions. Count real
+    ones.""",
     fails=("padding", "other_pad", "gradient"),
     join=lambda losses, real: losses.mean(),
 )
 loss.fault(
     "mean of the rows' means",
-    """You average each row first and then the rows. A token of a short row then weighs more: count
-    tokens, not rows.""",
+    """You average each row and then the rows, so tokens of short rows weigh more. Average over all
+    real tokens.""",
     fails=("padding", "other_pad", "gradient"),
     join=lambda losses, real: (losses.sum(1) / real.sum(1).clamp(min=1)).mean(),
 )
 loss.fault(
     "divided by the number of rows",
-    "You divide the sum by the number of rows. What does N count?",
+    "You divide the sum by the number of rows. N counts real positions.",
     but=("large_logits", "nothing_real"),
     join=lambda losses, real: losses.sum() / len(losses),
 )
 loss.fault(
-    "sum in place of the mean",
-    "You return the sum over all real positions, which grows with the batch.",
+    "sum instead of the mean",
+    "You return the sum over all real positions. Divide by their number.",
     but=("large_logits", "nothing_real"),
     join=lambda losses, real: losses.sum(),
 )
 loss.fault(
     "padding is always 0",
-    "You compare the targets with 0 and not with the argument `pad`.",
+    "You compare the targets with 0. Use the argument `pad`.",
     fails=("other_pad", "nothing_real"),
     real=lambda target_out, pad: target_out != 0,
 )
 loss.fault(
-    "the logarithm comes too late",
-    """You take the softmax first and its logarithm afterwards. A probability below 1e-45 is stored
-    as 0 and its logarithm is minus infinity: take both together.""",
+    "the softmax underflows",
+    """You take the logarithm of a softmax, which underflows to 0 for small probabilities. Compute
+    both in one step.""",
     fails=("large_logits",),
     logs=lambda logits: logits.softmax(-1).log(),
 )
@@ -428,7 +416,7 @@ loss.fault(
 )
 loss.fault(
     "0 divided by 0",
-    "You divide by the number of real positions also when there are none, and 0/0 is NaN.",
+    "You divide 0 by 0 when no position is real. The loss is 0 then.",
     fails=("nothing_real",),
     join=lambda losses, real: losses.sum() / real.sum(),
 )
@@ -445,7 +433,6 @@ def right_unroll(
     carry=lambda after, first: after,
     last=lambda logits: torch.stack(logits, dim=1),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     first, logits = state, []
     for token in read(target_in).unbind(1):
         scores, after = step(token, state)
@@ -472,9 +459,7 @@ def unroll_calls(draw):
 
 @unroll("the decoder reads its own guesses", fails=("targets_are_read", "both"))
 def unroll_free(step, state, target_in):
-    """You feed the decoder its own best guess, as in decoding. Under teacher forcing it reads the
-    target, whether its guess is right or wrong.
-    """
+    """You feed the decoder its own predictions. Under teacher forcing it reads the target."""
     logits, token = [], target_in[:, 0]
     for _ in range(target_in.shape[1]):
         scores, state = step(token, state)
@@ -485,36 +470,35 @@ def unroll_free(step, state, target_in):
 
 unroll.fault(
     "the state is not carried",
-    """Every step starts from the context again. What happens to the second value that `step`
-    returns?""",
+    "Each of your steps starts from the context. Use the state that `step` returns.",
     fails=("state_is_carried", "both"),
     carry=lambda after, first: first,
 )
 unroll.fault(
     "bos at every step",
-    "You feed the first token of the target at every step.",
+    "You feed the first token of the target at every step. Feed each token in turn.",
     fails=("targets_are_read", "both"),
     read=lambda target_in: target_in[:, :1].expand_as(target_in),
 )
 unroll.fault(
-    "time runs backwards",
-    "You read the target from its end. The first token that the decoder reads is `bos`.",
+    "the target is reversed",
+    "You read the target from its end. Start with `bos`, its first token.",
     fails=("targets_are_read", "both"),
     read=lambda target_in: target_in.flip(1),
 )
 unroll.fault(
-    "log-probabilities in place of logits",
-    "You return log-probabilities. The contract asks for the logits as `step` gives them.",
+    "log-probabilities instead of logits",
+    "You return log-probabilities. The contract asks for the logits of `step`.",
     last=lambda logits: torch.stack(logits, dim=1).log_softmax(-1),
 )
 unroll.fault(
-    "steps are joined, not stacked",
-    "You concatenate the logits, so vocabulary and time share one axis. Time needs a new axis.",
+    "steps are concatenated, not stacked",
+    "You concatenate the logits, so vocabulary and time share an axis. Time needs its own axis.",
     last=lambda logits: torch.cat(logits, dim=1),
 )
 unroll.fault(
     "only the last step is returned",
-    "You return the logits of the last step only. Every position of the target has a loss.",
+    "You return only the logits of the last step. Return those of every position.",
     last=lambda logits: logits[-1],
 )
 
@@ -575,7 +559,6 @@ def right_beam(
     divide=penalty,
     score=lambda value, divisor: value,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     prefixes, scores, last, done = [()], torch.zeros(1), torch.tensor([bos]), []
     for _ in range(max_length):
         logits, state = step(last, state)
@@ -616,59 +599,59 @@ beam = WrongAnswers(
 )
 beam.fault(
     "states do not follow their prefixes",
-    """You go on with the states in their old order, so a prefix gets the state of another one. What
-    else has to be reordered with the tokens?""",
+    """You keep the states in their old order, so a prefix gets the state of another one. Reorder
+    states and tokens alike.""",
     fails=("states_follow",),
     follow=lambda parents, rows: [at % rows for at in range(len(parents))],
 )
 beam.fault(
     "all prefixes share one state",
-    "You go on with the state of the first prefix for all of them.",
+    "You use the state of the first prefix for all prefixes. Each has its own state.",
     fails=("states_follow",),
     follow=lambda parents, rows: [0] * len(parents),
 )
 beam.fault(
     "scores forget their history",
-    """You rank the candidates by their last token alone. A score is the sum of the
-    log-probabilities of the whole prefix.""",
+    "You rank the candidates by their last token alone. A score is the sum over the whole prefix.",
     join=lambda scores, logs: logs,
 )
 beam.fault(
     "one extension per prefix",
     """You keep the best extension of each prefix. All candidates compete in one list, and the best
-    ones may come from the same prefix.""",
+    may extend the same prefix.""",
     but=("by_hand", "one_is_greedy"),
     again=lambda parent, used: parent not in used,
 )
 beam.fault(
     "the first finished one wins",
-    "You return the candidate that finished first. A live prefix may be the better one.",
+    "You stop as soon as one candidate has finished. A live prefix may become better.",
     but=("by_hand", "one_is_greedy"),
     enough=lambda done, beam_size: done >= 1,
 )
 beam.fault(
     "every end counts as finished",
-    """You set aside every candidate that ends in `eos`, however low its rank. Which candidates may
-    finish?""",
+    """You finish every candidate that ends in `eos`. Only the `beam_size` best candidates may
+    finish.""",
     but=("by_hand",),
     may_end=lambda rank, beam_size: True,
 )
 beam.fault(
     "finished prefixes use up the beam",
-    """Every prefix that finishes leaves you with one live prefix less. How many prefixes live on
-    after such a step?""",
+    """Each finished candidate leaves you with one live prefix fewer. `beam_size` prefixes stay
+    live.""",
     fails=("width", "states_follow", "length_penalty"),
     width=lambda beam_size, done: beam_size - done,
 )
 beam.fault(
     "live prefixes are dropped at the end",
-    "At `max_length` you ignore the live prefixes if any candidate has finished.",
+    """At `max_length` you ignore live prefixes if a candidate has finished. They count as finished,
+    too.""",
     but=("by_hand", "one_is_greedy"),
     cut_off=lambda done, live: done or live,
 )
 beam.fault(
     "eos is not counted in the length",
-    "Your length leaves out the end symbol. What does n count?",
+    "Your length leaves out the end symbol. It counts.",
     fails=("length_penalty",),
     divide=lambda tokens, eos, alpha: penalty(
         tokens[:-1] if tokens[-1] == eos else tokens, eos, alpha
@@ -676,7 +659,7 @@ beam.fault(
 )
 beam.fault(
     "the last token is never counted in the length",
-    "Your length is one too small, also for a prefix that was cut off. What does n count?",
+    "Your length is always one too small. It counts every token.",
     fails=("length_penalty",),
     divide=lambda tokens, eos, alpha: penalty(tokens[:-1], eos, alpha),
 )
@@ -694,14 +677,13 @@ beam.fault(
 )
 beam.fault(
     "the score is not divided",
-    "You choose by the divided score and return the sum of the log-probabilities.",
+    "You choose by the divided score but return the undivided one. Return the divided score.",
     fails=("length_penalty",),
     score=lambda value, divisor: value * divisor,
 )
 beam.fault(
     "raw logits as scores",
-    """You add logits. A row of logits is defined up to a constant only, so their sums cannot be
-    compared: take the log-softmax.""",
+    "You add logits. Their sums are not comparable: take the log-softmax first.",
     normalise=lambda logits: logits,
 )
 
@@ -712,8 +694,8 @@ check = WrongAnswers("check_loss", tests=("plain", "mutants"))
 
 @check("no padding in the test", fails=("mutants",))
 def check_without_padding(candidate):
-    """Your inputs contain no padding, and without it most of the wrong recipes are right. Which
-    input distinguishes each of them from the right one?
+    """Your inputs contain no padding. Most wrong losses differ from the right one only with
+    padding.
     """
     logits = torch.tensor([[[0.0, 1.0, 2.0], [3.0, 0.0, 1.0]]])
     target = torch.tensor([[1, 2]])
@@ -722,8 +704,8 @@ def check_without_padding(candidate):
 
 @check("padding in one row only", fails=("mutants",))
 def check_one_row(candidate):
-    """Your batch has a single row, so a mean over tokens equals a mean over rows. You need rows of
-    different lengths.
+    """Your batch has one row, so a mean over tokens equals a mean over rows. Use rows of different
+    lengths.
     """
     logits = torch.tensor([[[0.0, 1.0, 2.0], [3.0, 0.0, 1.0], [5.0, 0.0, 0.0]]])
     target = torch.tensor([[1, 2, 0]])

@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Exercises: additive attention
 #
-# You write the first attention: the score, the weights over the real positions, one step of a decoder with its context vector, and a measure of how good an alignment is.
-# All functions work on plain tensors, so that you can follow each by hand.
+# You write the first attention: the score, the weights over the real positions, one step of a decoder with its context vector, and a measure of alignment quality.
+# All functions take plain tensors, so you can check each by hand.
 #
-# Shapes: `B` rows of a batch, `L` queries, `S` source positions, `A` hidden units of the score.
+# Shapes: `B` batch, `L` queries, `S` source positions, `A` hidden units of the score.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 
@@ -28,7 +28,7 @@ def tanh_cell(weight_ih, weight_hh):
 
 
 def adding_cell(input, hidden):
-    """A cell for work by hand: ten times the state, plus the sum of the input."""
+    """A cell to compute by hand: ten times the state, plus the sum of the input."""
     return 10 * hidden + input.sum(dim=-1, keepdim=True)
 
 
@@ -43,16 +43,16 @@ def ones(*shape):
 #
 # $$e_{ij} = v^\top \tanh(W q_i + U k_j), \qquad W = \texttt{weight\_query},\ U = \texttt{weight\_key}.$$
 #
-# - `query` is `(..., L, E_q)` and `key` is `(..., S, E_k)`, with the same leading axes, none or several.
+# - `query` is `(..., L, E_q)` and `key` is `(..., S, E_k)`, with the same leading axes, possibly none.
 # - `weight_query` is `(A, E_q)`, `weight_key` is `(A, E_k)`, `v` is `(A,)`.
-# - The result is `(..., L, S)`, of the dtype of the inputs: a row per query, a column per key. These are scores: any real number, no softmax.
+# - The result is `(..., L, S)`, of the dtype of the inputs: a row per query, a column per key. These are scores, without a softmax.
 # - Gradients reach all five arguments.
 #
-# By hand, all sizes 1 and all weights 1 but $v = 2$: the query $0.5$ and the keys $0$ and $-0.5$ give $2 \tanh 0.5 = 0.924$ and $2 \tanh 0 = 0$.
+# By hand, with all sizes 1, $v = 2$ and the other weights 1: the query $0.5$ and the keys $0$ and $-0.5$ give $2 \tanh 0.5 = 0.924$ and $2 \tanh 0 = 0$.
 #
 # <details><summary>Hint</summary>
 #
-# Before the sum, each of the two needs an axis of size 1 where the other one has its positions: `(..., L, 1, A)` and `(..., 1, S, A)`.
+# Before the sum, give each of the two an axis of size 1 where the other has its positions: `(..., L, 1, A)` and `(..., 1, S, A)`.
 #
 # </details>
 
@@ -67,7 +67,7 @@ def additive_score(query, key, weight_query, weight_key, v):
 
 
 # %% nbgrader={"grade_id": "additive_score-by_hand", "grade": true, "points": 1}
-# One query, sizes small enough for a pencil.
+# One query, small sizes.
 probe = probes(additive_score=additive_score)
 one, keys = ones(1, 1), torch.tensor([[0.0], [-0.5]])
 probe.equals(torch.tensor([[0.5]]), keys, one, one, torch.tensor([2.0]))
@@ -85,13 +85,13 @@ probe.equals(
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "additive_score-many_queries", "grade": true, "points": 2}
-# Every query meets every key.
+# Every query with every key.
 probe = probes(additive_score=additive_score)
 one, keys = ones(1, 1), torch.tensor([[0.0], [-0.5], [1.0]])
 probe.equals(torch.tensor([[0.5], [-1.0]]), keys, one, one, torch.tensor([2.0]))
 ### BEGIN HIDDEN TESTS
 probe.equals(*(probe.normal(*s) for s in ((5, 3), (7, 2), (11, 3), (11, 2), (11,))))
-# as many queries as keys, and all sizes equal: only the values differ
+# all sizes equal: a swapped axis shows only in the values
 probe.equals(*(probe.normal(*s) for s in ((3, 3), (3, 3), (3, 3), (3, 3), (3,))))
 ### END HIDDEN TESTS
 
@@ -107,7 +107,7 @@ probe.equals(probe.normal(3, 4, 3).double(), probe.normal(3, 4, 2).double(), *we
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "additive_score-gradient", "grade": true, "points": 1}
-# Everything that is learned gets its gradient.
+# Gradients reach all five arguments.
 probe = probes(additive_score=additive_score)
 shapes = (2, 3), (5, 2), (3, 3), (3, 2), (3,)
 probe.gradient(*(probe.normal(*s) for s in shapes), wrt=(0, 1, 2, 3, 4))
@@ -115,14 +115,14 @@ probe.gradient(*(probe.normal(*s) for s in shapes), wrt=(0, 1, 2, 3, 4))
 # %% [markdown]
 # ## 2. Weights over the real positions
 #
-# `padded_weights(scores, lengths)` turns scores into weights and leaves the padding out.
+# `padded_weights(scores, lengths)` turns scores into weights and masks the padding.
 #
 # - `scores` is `(B, L, S)` and floating, `lengths` is `(B,)`: in row `b` the first `lengths[b]` of the `S` positions are real, for each of the `L` queries.
-# - The result has the shape and the dtype of `scores`: along the last axis a softmax over the real positions, and exactly 0 at the others.
+# - The result has the shape and the dtype of `scores`: a softmax over the real positions of the last axis, and exactly 0 at the others.
 # - The real weights of a row sum to one. The scores of the padding have no influence, however large they are.
-# - A row of length 0 has no real position: all its weights are 0, and not NaN.
-# - It is right for every finite score, however large.
-# - Gradients flow to the scores of real positions; at all others, those of an empty row included, the gradient is 0, and not NaN.
+# - In a row of length 0 all weights are 0, not NaN.
+# - It handles every finite score, however large.
+# - Gradients reach the scores of real positions. At all others, also in an empty row, the gradient is 0, not NaN.
 #
 # By hand: scores $[\ln 1, \ln 3, 5]$ with length 2 give $[0.25, 0.75, 0]$.
 
@@ -141,7 +141,7 @@ def padded_weights(scores, lengths):
 
 
 # %% nbgrader={"grade_id": "padded_weights-values", "grade": true, "points": 1}
-# Nothing is padding: a softmax over the positions, for every query by itself.
+# No padding: a softmax over the positions for every query.
 probe = probes(padded_weights=padded_weights)
 probe.equals(torch.tensor([[[1.0, 3.0]]]).log(), torch.tensor([2]))
 ### BEGIN HIDDEN TESTS
@@ -170,7 +170,7 @@ probe.equals(filled, torch.tensor([3, 2, 1]))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "padded_weights-large_scores", "grade": true, "points": 1}
-# Real scores whose exponentials do not fit into a float.
+# Real scores whose exponentials overflow.
 probe = probes(padded_weights=padded_weights)
 probe.equals(torch.tensor([[[200.0, 199.0, 0.0]]]), torch.tensor([3]))
 ### BEGIN HIDDEN TESTS
@@ -189,7 +189,7 @@ probe.gradient(probe.normal(2, 3, 4), torch.tensor([0, 3]))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "padded_weights-gradient", "grade": true, "points": 1}
-# Gradients reach the real positions and no others.
+# Gradients reach only the real positions.
 probe = probes(padded_weights=padded_weights)
 probe.gradient(torch.tensor([[[0.0, 1.0, 2.0]]]), torch.tensor([2]))
 ### BEGIN HIDDEN TESTS
@@ -207,10 +207,10 @@ probe.gradient(probe.normal(2, 3, 4), torch.tensor([3, 2]))
 #   Its input is the word first, then the context.
 # - `score(query, key)` is given, the function $a$: `(B, L, H)` and `(B, S, E)` in, scores `(B, L, S)` out.
 # - `word` `(B, D)` is the embedded $y_{i-1}$, `state` `(B, H)` is $s_{i-1}$, `annotations` `(B, S, E)` are the $h_j$ with `lengths` `(B,)`, all at least 1.
-# - The result is the triple `(new_state, context, weights)` of shapes `(B, H)`, `(B, E)`, `(B, S)`. Padding has weight 0, and gradients flow through all of it: to the word, to the state and to the annotations.
-# - The weights come from the state *before* the update. The weighted sum takes the weights as they are.
+# - The result is the triple `(new_state, context, weights)` of shapes `(B, H)`, `(B, E)`, `(B, S)`. Padding has weight 0. Gradients reach the word, the state and the annotations.
+# - The weights come from the state *before* the update.
 #
-# You may use your function of exercise 2; then the tests of this one depend on it too.
+# You may use your function of exercise 2; then these tests depend on it, too.
 #
 # By hand, with the cell "ten times the state, plus the sum of its input" and the score $q\,k$ (all sizes 1): state $0$, annotations $2$ and $4$, word $1$.
 # The scores are $0, 0$, the weights $0.5, 0.5$, the context $3$, the new state $10 \cdot 0 + 1 + 3 = 4$.
@@ -242,12 +242,12 @@ def right_step(cell, word, state, annotations, lengths, score):
 
 ### END HIDDEN TESTS
 def picking_cell(input, hidden):
-    """A cell that returns the word, so that the source acts through context and weights only."""
+    """A cell that returns the word, so the source acts only through context and weights."""
     return input[:, :5]
 
 
 def product_score(query, key):
-    return query @ key[..., :1].transpose(-1, -2)  # (B, L, S): the first entry of a key counts
+    return query @ key[..., :1].transpose(-1, -2)  # (B, L, S): the first element of a key counts
 
 
 def mlp_score(weight_query, weight_key, v):
@@ -279,9 +279,9 @@ probe.equals(
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "decoder_step-no_padding", "grade": true, "points": 2}
-# Sizes that are all different.
+# All sizes different.
 probe = probes(decoder_step=decoder_step)
-# scores 2 and 4, weights 0.119 and 0.881; the second entries of the annotations are mixed as well
+# scores 2 and 4, weights 0.119 and 0.881; the second elements of the annotations are mixed as well
 context, weights = torch.tensor([[3.7615942, 0.7152175]]), torch.tensor([[0.1192029, 0.8807971]])
 word, annotations = torch.tensor([[1.0, 2.0]]), torch.tensor([[[2.0, 6.0], [4.0, 0.0]]])
 due = torch.tensor([[17.4768117]]), context, weights
@@ -296,7 +296,7 @@ probe.equals(
 probe.equals(
     cell, probe.normal(6, 3), probe.normal(6, 5), probe.normal(6, 1, 7), torch.ones(6).long(), score
 )
-# word, state and annotations of one size: only the values can tell them apart
+# word, state and annotations of one size: only the values distinguish them
 cell = tanh_cell(probe.normal(3, 3 + 3, std=0.5), probe.normal(3, 3, std=0.5))
 score = mlp_score(probe.normal(2, 3), probe.normal(2, 3), probe.normal(2))
 probe.equals(
@@ -322,7 +322,7 @@ probe.equals(cell, probe.normal(3, 3), probe.normal(3, 5), probe.normal(3, 4, 7)
 
 
 # %% nbgrader={"grade_id": "decoder_step-gradient", "grade": true, "points": 1}
-# Gradients must reach the annotations. All scores are equal, so that only the weighted sum carries a
+# Gradients must reach the annotations. All scores are equal, so only the weighted sum passes a
 # gradient.
 def even_score(query, key):
     return torch.zeros(query.shape[0], query.shape[1], key.shape[1])  # (B, L, S)
@@ -349,7 +349,7 @@ probe.gradient(*given, wrt=(1, 2, 3))
 # %% [markdown]
 # ## Look
 #
-# Your decoder reverses four words. The source has six positions, two of them padding. Each row is one step of your decoder: the bright cell is where it attends.
+# Your decoder reverses four words. The source has six positions, two of them padding. Each row is one step of your decoder; the bright cell has the largest weight.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -389,10 +389,10 @@ plt.show()
 #
 # - `weights` is `(B, L, S)`: for each of the `L` target positions a row of weights.
 # - `alignment` is `(B, L)` and integer: the source position that the target position comes from, or -1 where there is none.
-# - The model attends to the position with the largest weight; of equal ones to the first.
-# - The result is one number, a `float` or a tensor without axes: the share of target positions *with a known source position* at which the model attends to another one. It is `0.0` when there are none.
+# - The predicted source position is that of the largest weight, the first of equal ones.
+# - The result is one number, a `float` or a scalar tensor: the share of wrong predictions among the target positions *with a known source position*. It is `0.0` if there are none.
 #
-# By hand: three target positions come from 1, 0 and nowhere; the model attends to 1, 2 and 0. One of two is wrong: `0.5`.
+# By hand: three target positions have the sources 1, 0 and none; the model predicts 1, 2 and 0. One of two is wrong: `0.5`.
 
 
 # %% nbgrader={"grade_id": "alignment_error_rate", "solution": true}
@@ -420,7 +420,7 @@ probe.equals(square, torch.where(probe.uniform(2, 5) < 0.6, square.argmax(-1), 0
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "alignment_error_rate-no_source", "grade": true, "points": 2}
-# Positions that come from nowhere do not count.
+# Positions without a source do not count.
 probe = probes(alignment_error_rate=alignment_error_rate)
 probe.equals(
     torch.tensor([[[0.1, 0.8, 0.1], [0.1, 0.3, 0.6], [0.9, 0.0, 0.1]]]), torch.tensor([[1, 0, -1]])
@@ -447,7 +447,7 @@ probe.equals(
 probe.equals(torch.tensor([[[0.4, 0.4, 0.2], [0.1, 0.45, 0.45]]]), torch.tensor([[1, 1]]))
 
 # %% nbgrader={"grade_id": "alignment_error_rate-none_known", "grade": true, "points": 1}
-# Nothing is known, so nothing is wrong.
+# No known source position.
 probe = probes(alignment_error_rate=alignment_error_rate)
 probe.equals(three, torch.full((1, 3), -1))
 ### BEGIN HIDDEN TESTS
@@ -458,8 +458,8 @@ probe.equals(probe.normal(2, 3, 5).softmax(-1), torch.full((2, 3), -1))
 # ## 5. Repair: attention with two faults
 #
 # `broken_attend` should score the keys, weigh the real ones with a softmax and return the weighted sum of the values.
-# `query` is `(B, E_q)`, one per row, `key` is `(B, S, E_k)`, `value` is `(B, S, E)`, `lengths` is `(B,)` with all entries at least 1; the result is `(B, E)`.
-# It runs, and it has two faults. Find them, and write `fixed_attend`.
+# `query` is `(B, E_q)`, one per row, `key` is `(B, S, E_k)`, `value` is `(B, S, E)`, `lengths` is `(B,)` with all elements at least 1; the result is `(B, E)`.
+# It runs, but it has two faults. Find them and write `fixed_attend`.
 
 
 # %% nbgrader={"grade_id": "broken_attend", "locked": true}
@@ -483,7 +483,7 @@ def fixed_attend(query, key, value, lengths, weight_query, weight_key, v):
 
 
 # %% nbgrader={"grade_id": "fixed_attend-scores", "grade": true, "points": 1}
-# No padding: only one of the two faults shows.
+# No padding, which hides one of the two faults.
 probe = probes(fixed_attend=fixed_attend)
 weights = probe.normal(7, 2), probe.normal(7, 5), probe.normal(7, std=2.0)
 probe.equals(
@@ -491,7 +491,7 @@ probe.equals(
 )
 
 # %% nbgrader={"grade_id": "fixed_attend-padding", "grade": true, "points": 2}
-# With padding. The filling of the keys and values may be anything.
+# With padding. Padded keys and values may be anything.
 probe = probes(fixed_attend=fixed_attend)
 flat = torch.zeros(1, 1), torch.zeros(1, 1), torch.ones(1)  # every score is 0
 probe.equals(
@@ -508,12 +508,12 @@ probe.equals(
 # %% [markdown]
 # ## 6. Write the test
 #
-# `check_score(candidate)` takes an `additive_score(query, key, weight_query, weight_key, v)` (contract in exercise 1, two or more axes) and returns `True` if it is right, `False` if it is wrong.
+# `check_score(candidate)` takes an `additive_score(query, key, weight_query, weight_key, v)` with two or more axes and returns `True` if it keeps the contract of exercise 1, `False` if not.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
-# Many wrong scores agree with the right one on some inputs: with one query, with one hidden unit, with inputs near 0, with equal sizes and equal weights.
-# Choose inputs on which they all differ, and compute the right value by yourself.
-# A candidate that raises an error on your inputs is wrong.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
+# Many wrong scores agree with the right one for one query, one hidden unit, inputs near 0, or equal sizes and weights.
+# Choose inputs on which they all differ, and compute the right value yourself.
+# A candidate that raises an error is wrong.
 
 
 # %% nbgrader={"grade_id": "check_score", "solution": true}
@@ -550,7 +550,7 @@ def check_score(candidate):
 
 
 # %% nbgrader={"grade_id": "check_score-plain", "grade": true, "points": 1}
-# A right one, and three that are plainly wrong.
+# A right answer, and three that are clearly wrong.
 def by_hand(query, key, weight_query, weight_key, v):
     return from_numpy(oracles.right_score)(query, key, weight_query, weight_key, v)
 
@@ -565,13 +565,13 @@ probe.judges(
         "always 1": lambda query, key, *weights: torch.ones(
             *query.shape[:-1], key.shape[-2], dtype=query.dtype
         ),
-        "the sign is turned": lambda *inputs: -by_hand(*inputs),
+        "the sign is inverted": lambda *inputs: -by_hand(*inputs),
     },
     points=1,
 )
 
 # %% nbgrader={"grade_id": "check_score-mutants", "grade": true, "points": 6}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong answers that are harder to detect. (Which ones is hidden.)
 probe = probes(check_score=check_score)
 probe.judges(
     right=[by_hand],
@@ -624,7 +624,7 @@ probe.judges(
     right=[by_hand, another_right_one],
     wrong={
         "no tanh": without_tanh,
-        "the tanh stands outside": tanh_outside,
+        "the tanh is outside": tanh_outside,
         "a tanh for each": two_tanhs,
         "the two matrices exchanged, where the sizes allow it": weights_exchanged,
         "transposed, where the sizes allow it": transposed,
@@ -637,26 +637,26 @@ probe.judges(
 # %% [markdown]
 # ## 7. Report
 #
-# Train a decoder with attention on a task of your own (sorting, doubling every symbol, dates in another format), or take the numbers of the chapter.
-# In about 200 words, two points for each part:
+# Train a decoder with attention on a task of your own (sorting, doubling every symbol, dates in another format), or use the numbers of the chapter.
+# Write about 200 words; each part earns two points.
 #
-# 1. Show accuracy against length with and without attention, at the same number of parameters and steps, with one control that separates "there are weights" from "there are more states to look at". Say what the control would have shown if the second were enough.
-# 2. Someone says: "Attention eliminates vanishing gradients." What is right and what is wrong about it? Give one measurement for each.
-# 3. Someone shows one alignment map and says that the model has learned to align. What do you ask for?
+# 1. Show accuracy against length with and without attention, at the same number of parameters and steps, with one control that separates "there are weights" from "there are more states". State what the control would show if more states were enough.
+# 2. A colleague claims: "Attention eliminates vanishing gradients." What is right and what is wrong about this? Give one measurement for each.
+# 3. A colleague shows one alignment map and concludes that the model has learned to align. What do you ask for?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
-# 1. With attention, words of 20 symbols are right nearly everywhere; without it about one symbol in four, with no fewer parameters and the same steps.
-# Control: the same network with all weights equal. It has the same annotations and the same parameters and can only take their mean; it falls with length like the plain one.
+# 1. With attention, nearly all of 20 symbols are right; without it, about one in four, with no fewer parameters and the same steps.
+# Control: the same network with all weights equal. It has the same annotations and parameters but can only take the mean; its accuracy falls with length like that of the plain one.
 # If more states alone were enough, it would not fall.
-# 2. Right: there is a path from every source position to every output whose length does not depend on the distance; the gradient by position is flat where without attention it falls by orders of magnitude.
-# Wrong: the recurrent paths inside encoder and decoder are as they were (cut the direct path and the old curve is back), and the weight is a factor on the direct path: a position with weight 0 gets no gradient, however near.
-# 3. A map is one example, often a picked one. Ask for the alignment error rate on many sentences with known alignment, next to a control: uniform weights, the diagonal, and the same model untrained.
+# 2. Right: there is a path from every source position to every output whose length does not depend on the distance; the gradient by position is flat, while without attention it falls by orders of magnitude.
+# Wrong: the recurrent paths inside encoder and decoder are unchanged (without the direct path the old curve returns), and the weight is a factor on the direct path: a position with weight 0 gets no gradient.
+# 3. A map is one example, often a selected one. Ask for the alignment error rate on many sentences with known alignment, compared with controls: uniform weights, the diagonal, and the untrained model.
 #
 # **Points**, one for each:
 #
 # - (1a) Both curves at equal size and steps.
-# - (1b) The control with equal weights, and what it would have shown.
+# - (1b) The control with equal weights, and what it would show.
 # - (2a) Right: the short path, with a measurement.
 # - (2b) Wrong: the recurrent paths or the weight as a factor, with a measurement.
 # - (3a) Many examples with known alignment.
-# - (3b) A control beside them.
+# - (3b) A control.

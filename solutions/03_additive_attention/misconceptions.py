@@ -31,7 +31,6 @@ def right_score(
     weigh=lambda hidden, v: hidden @ v,
     last=lambda scores: scores,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     of_query, of_key = matrices(weight_query, weight_key)
     asked = (read(query) @ of_query.T).unsqueeze(-2)
     return last(weigh(meet(asked, (key @ of_key.T).unsqueeze(-3)), v))
@@ -63,42 +62,39 @@ def score_calls(draw):
 
 score.fault(
     "no tanh",
-    """Without the tanh the score is a part of the query plus a part of the key. The softmax cancels
-    the query's part: every query attends to the same positions.""",
+    """You leave out the tanh. The softmax then cancels the query's part, so every query has the
+    same weights.""",
     meet=lambda asked, offered: asked + offered,
 )
 score.fault(
-    "the tanh stands outside",
-    """You sum over the hidden units first and take the tanh of the result, so every score lies
-    between -1 and 1. What does v multiply in the formula?""",
+    "the tanh is outside",
+    "You apply the tanh to the score. The formula applies it to the hidden units, before v.",
     meet=lambda asked, offered: asked + offered,
     last=torch.tanh,
 )
 score.fault(
-    "a tanh for each of the two",
-    """You take the tanh of the query's part and of the key's part, and add them. The score is then a
-    sum of two independent parts; they must meet inside the tanh.""",
+    "a tanh for each",
+    "You apply a tanh to each part and add them. The formula has one tanh of the sum.",
     meet=one_by_one,
 )
 score.fault(
-    "relu in place of the tanh",
-    "You set negative hidden units to 0. The formula has a tanh.",
+    "relu instead of the tanh",
+    "You use a ReLU on the hidden units. The formula has a tanh.",
     meet=lambda asked, offered: torch.relu(asked + offered),
 )
 score.fault(
-    "product in place of the sum",
-    "You multiply the two projections. The formula adds them: hence the name.",
+    "product instead of the sum",
+    "You multiply the two projections. Additive attention adds them.",
     meet=lambda asked, offered: torch.tanh(asked * offered),
 )
 score.fault(
     "v is left out",
-    """You add up the hidden units with equal weights. Some should count against a match, and only v
-    makes them different.""",
+    "You add up the hidden units with equal weights. Weight them by v.",
     weigh=lambda hidden, v: hidden.sum(-1) + 0.0 * v.sum(),
 )
 score.fault(
     "v gets no gradient",
-    "Your numbers are right, but v is detached: it can never be learned.",
+    "Your values are right, but you detach v, so it gets no gradient.",
     fails=("gradient",),
     weigh=lambda hidden, v: hidden @ v.detach(),
 )
@@ -109,8 +105,7 @@ score.fault(
 )
 score.fault(
     "the two matrices exchanged",
-    """You multiply the query by the key's matrix and the key by the query's. With equal sizes there
-    is no error.""",
+    "You multiply the query by the key's matrix and the key by the query's. Exchange them.",
     matrices=lambda of_query, of_key: (of_key, of_query),
 )
 for told, matrices in (
@@ -119,23 +114,22 @@ for told, matrices in (
 ):
     score.fault(
         f"the matrix of the {told} for both",
-        "One matrix serves both vectors. With equal sizes there is no error.",
+        "You use one matrix for both vectors. Query and key each have their own.",
         matrices=matrices,
     )
 score.fault(
     "only the first query",
-    "You compute one row of scores for all queries. Each query has a row of its own.",
+    "You use the scores of the first query for all queries. Each query has its own row.",
     but=("by_hand",),
     read=lambda query: query[..., :1, :].expand_as(query),
 )
 score.axes_swapped(
     "keys by queries",
-    """Your table has a row per key and a column per query. A softmax over its last axis would let
-    the queries compete for each key. Which of the two gets which new axis?""",
+    "Your result has a row per key and a column per query. It should have a row per query.",
 )
 score.fault(
     "a softmax too early",
-    "You return weights. The padding has to be left out before the softmax: return scores.",
+    "You apply a softmax. Return scores, because padding is masked before the softmax.",
     last=lambda scores: scores.softmax(-1),
 )
 
@@ -157,7 +151,6 @@ def right_weights(
     real=lambda places, lengths: places < lengths,
     weigh=guarded,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     mask = real(torch.arange(scores.shape[-1]), lengths[:, None, None])
     return weigh(scores, mask.expand(scores.shape))
 
@@ -187,29 +180,27 @@ def weights_calls(draw):
 
 weights.fault(
     "masked after the softmax",
-    """You take the softmax over everything and set the padding to 0 afterwards. The padding has
-    taken its share, so the real weights no longer sum to one.""",
+    "You set the padding to 0 after the softmax, so the real weights sum to less than one.",
     but=("values",),
     weigh=lambda scores, real: scores.softmax(-1) * real,
 )
 weights.fault(
     "masked scores set to 0",
-    """You set the scores of the padding to 0. The exponential of 0 is 1, more than that of every
-    negative score: the padding gets weight.""",
+    """You set the scores of the padding to 0, whose exponential is 1. Which score has the
+    exponential 0?""",
     but=("values",),
     weigh=lambda scores, real: (scores * real).softmax(-1),
 )
 weights.fault(
     "an empty row becomes NaN",
-    """Your row of length 0 is NaN: all its scores are minus infinity, and the softmax divides 0 by
-    0. One such row makes every parameter NaN in training.""",
+    "Your row of length 0 is NaN: its softmax divides 0 by 0. The contract asks for 0.",
     fails=("empty_row",),
     weigh=lambda scores, real: scores.masked_fill(~real, -INF).softmax(-1),
 )
 weights.fault(
     "an empty row is repaired too late",
-    """Your numbers are right, but a row of length 0 sends NaN backwards: it was NaN inside, and you
-    replaced it afterwards.""",
+    """Your values are right, but a row of length 0 has NaN gradients: you replaced the NaN after
+    the softmax.""",
     fails=("empty_row",),
     weigh=lambda scores, real: (
         (scores + torch.zeros_like(scores).masked_fill(~real, -INF)).softmax(-1).nan_to_num(0.0)
@@ -217,15 +208,15 @@ weights.fault(
 )
 weights.fault(
     "a very negative number as mask",
-    """You mask with a large negative number. A row of length 0 has that number everywhere, and the
-    softmax of equal scores is even.""",
+    """You mask with a large negative number, so a row of length 0 gets equal weights. It should get
+    0.""",
     fails=("empty_row",),
     weigh=lambda scores, real: scores.masked_fill(~real, -1e9).softmax(-1),
 )
 weights.fault(
     "no maximum subtracted",
-    """You take the exponential of the scores as they are. Above about 88 it overflows in float32,
-    and far below 0 it vanishes: see chapter 00.""",
+    """You take the exponential of the raw scores. In float32 it overflows above about 88 and
+    vanishes far below 0: see chapter 00.""",
     fails=("large_scores",),
     weigh=lambda scores, real: guarded(
         scores, real, top=lambda masked: 0.0 * masked[..., :1].nan_to_num()
@@ -234,8 +225,8 @@ weights.fault(
 for guard, fails in ((0.0, ("filling", "empty_row")), (1e-9, ("filling",))):
     weights.fault(
         "renormalised after an unmasked softmax",
-        """You take the softmax over everything, drop the padding and divide by the rest. A large
-        number in the padding makes all the rest 0.""",
+        """You take the softmax over all positions, drop the padding and renormalise. A large score
+        in the padding leaves all other weights at 0.""",
         fails=fails,
         weigh=lambda scores, real, guard=guard: (
             scores.softmax(-1) * real / ((scores.softmax(-1) * real).sum(-1, keepdim=True) + guard)
@@ -243,7 +234,7 @@ for guard, fails in ((0.0, ("filling", "empty_row")), (1e-9, ("filling",))):
     )
 weights.fault(
     "softmax over the queries",
-    "You normalise along the axis of the queries. Each query's own row should sum to one.",
+    "Your softmax runs over the queries. Each query's row should sum to one.",
     weigh=lambda scores, real: guarded(scores.mT, real.mT).mT,
 )
 for amount, real in (
@@ -257,19 +248,19 @@ for amount, real in (
         real=real,
     )
 weights.fault(
-    "the mask is turned round",
-    "You keep the padding and drop what is real. In this course True means: may be attended to.",
+    "the mask is inverted",
+    "You keep the padding and mask the real positions. Invert your mask.",
     real=lambda places, lengths: places >= lengths,
 )
 weights.fault(
     "the longest row decides",
-    "You cut all rows at the longest length of the batch. Every row has a length of its own.",
+    "You use the longest length of the batch for all rows. Every row has its own length.",
     but=("values",),
     real=lambda places, lengths: (places < lengths.max()) & (lengths > -1),
 )
 weights.fault(
     "the queries are masked",
-    "Your mask closes rows of queries. The lengths count the positions on the last axis.",
+    "You mask queries. The lengths count positions on the last axis.",
     but=("values",),
     weigh=lambda scores, real: guarded(
         scores,
@@ -298,7 +289,6 @@ def right_step(
     old=lambda state: state,
     give=lambda new, state, context, weights, again: (new, context, weights),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     real = (torch.arange(annotations.shape[1]) < lengths[:, None])[:, None]
 
     def attend(state):
@@ -341,56 +331,54 @@ def step_calls(draw):
 
 step.fault(
     "alignment after the update",
-    """You update the state first and attend to the source with the new one, as Luong does. Here the
-    state before the update is the query.""",
+    "You attend with the new state, as Luong does. Here the query is the state before the update.",
     give=lambda new, state, context, weights, again: (new, *again(new)),
 )
 step.fault(
-    "the cell never sees the context",
-    """You pass zeros to the cell in place of the context. The new state then knows nothing of what
-    was attended to.""",
+    "the cell never gets the context",
+    "You pass zeros to the cell instead of the context. Pass the context.",
     enter=lambda word, context: torch.cat([word, torch.zeros_like(context)], dim=-1),
 )
 step.fault(
     "context first, word second",
-    "You put the context before the word. The columns of the cell's matrix have another order.",
+    "You put the context before the word. The contract has the word first.",
     but=("by_hand",),
     enter=lambda word, context: torch.cat([context, word], dim=-1),
 )
 step.fault(
     "the padding gets weight",
-    "You take the softmax over all positions, padding included. Where does `lengths` enter?",
+    "You take the softmax over all positions, padding included. Mask it with `lengths`.",
     fails=("padding",),
     weigh=lambda scores, real: scores.softmax(-1),
 )
 step.fault(
     "masked after the softmax",
-    "You set the padding's weights to 0 after the softmax, so the others do not sum to one.",
+    "You set the padding's weights to 0 after the softmax, so the rest sum to less than one.",
     fails=("padding",),
     weigh=lambda scores, real: scores.softmax(-1) * real,
 )
 step.fault(
     "the same weight for every position",
-    """You take the mean of the real annotations and never use the scores: a fixed context vector
-    again.""",
+    """You take the mean of the real annotations and ignore the scores. Weight the annotations by a
+    softmax of the scores.""",
     weigh=lambda scores, real: masked_weights(0.0 * scores, real),
 )
 step.fault(
     "only the best position",
-    "You take the annotation with the largest weight. Soft attention takes part of each.",
+    "You return the annotation with the largest weight. Return the weighted sum of all.",
     weigh=lambda scores, real: one_hot(
         masked_weights(scores, real).argmax(-1), scores.shape[-1]
     ).to(scores.dtype),
 )
 step.fault(
     "the context is divided by the number of positions",
-    "You take a mean of the weighted annotations. The weights sum to one already.",
+    "You divide the weighted sum by the number of positions. The weights already sum to one.",
     but=(),
     mix=lambda weights, annotations: (weights @ annotations)[:, 0] / annotations.shape[1],
 )
 step.fault(
     "the old state is returned",
-    "You return the state that came in, so the next step would do the same again.",
+    "You return the old state. Return the new one.",
     give=lambda new, state, context, weights, again: (state.clone(), context, weights),
 )
 step.fault(
@@ -400,31 +388,32 @@ step.fault(
 )
 step.fault(
     "the cell starts from zeros",
-    "You pass zeros to the cell as its state. The old state is the query, and it is updated.",
+    "You pass zeros to the cell as its state. Pass the old state.",
     old=torch.zeros_like,
 )
 step.fault(
     "no gradient through context and weights",
-    "Your numbers are right, but weights and context are detached: the score is never trained.",
+    "Your values are right, but you detach weights and context, so the score gets no gradient.",
     fails=("gradient",),
     weigh=lambda scores, real: masked_weights(scores, real).detach(),
     mix=lambda weights, annotations: (weights @ annotations)[:, 0].detach(),
 )
 step.fault(
     "no gradient through the weights",
-    "Your numbers are right, but the weights are detached: the score never learns.",
+    "Your values are right, but you detach the weights, so the score gets no gradient.",
     fails=("gradient",),
     weigh=lambda scores, real: masked_weights(scores, real).detach(),
 )
 step.fault(
     "no gradient through the context",
-    "Your numbers are right, but the context is detached: it teaches the encoder nothing.",
+    "Your values are right, but you detach the context, so the encoder gets no gradient from it.",
     fails=("gradient",),
     mix=lambda weights, annotations: (weights @ annotations)[:, 0].detach(),
 )
 step.fault(
     "the cell gets a context without gradient",
-    "Your numbers are right, but the context that enters the cell is detached.",
+    """Your values are right, but you detach the context that enters the cell. Gradients pass
+    through it.""",
     fails=("gradient",),
     enter=lambda word, context: torch.cat([word, context.detach()], dim=-1),
 )
@@ -443,7 +432,6 @@ def share(wrong, known):
 def right_rate(
     weights, alignment, *, known=lambda alignment: alignment >= 0, wrong=largest, rate=share
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return rate(wrong(weights, alignment), known(alignment))
 
 
@@ -484,7 +472,7 @@ for lost, count in (
 ):
     error_rate.fault(
         "positions without a source count as wrong",
-        "A target position with -1 counts as an error. It does not belong into the rate.",
+        "You count positions with -1 as errors. They do not count at all.",
         fails=lost,
         rate=count,
     )
@@ -495,27 +483,27 @@ error_rate.fault(
     rate=lambda wrong, known: 100 * share(wrong, known),
 )
 error_rate.fault(
-    "positions without a source count as right",
-    "You leave out the errors at -1 but divide by all positions.",
+    "positions without a source count in the divisor",
+    "You leave out errors at -1, but divide by all positions. Divide by those with a known source.",
     fails=("no_source",),
     rate=lambda wrong, known: float((wrong & known).double().mean()),
 )
 error_rate.fault(
     "source position 0 counts as unknown",
-    "You take 0 for `nowhere`. Positions count from 0, and only -1 means that there is none.",
+    "You treat source position 0 as unknown. Only -1 means that there is none.",
     but=("none_known",),
     known=lambda alignment: alignment > 0,
 )
 error_rate.fault(
-    "accuracy in place of error",
-    "You return the share that is right. The error rate is the other share: 0 is best.",
+    "accuracy instead of error",
+    "You return the share of right predictions. The error rate is the share of wrong ones.",
     but=("none_known",),
     rate=lambda wrong, known: share(~wrong, known),
 )
 error_rate.fault(
     "the mean of the rows' rates",
-    """You average the rates of the rows. A position in a short sentence then weighs more: count
-    positions over the whole batch.""",
+    """You average the rates of the rows, so positions of short rows weigh more. Count positions
+    over the whole batch.""",
     fails=("no_source",),
     rate=lambda wrong, known: (
         float(((wrong & known).double().sum(1) / known.sum(1).clamp(min=1))[known.any(1)].mean())
@@ -524,28 +512,27 @@ error_rate.fault(
     ),
 )
 error_rate.fault(
-    "wrong sentences in place of positions",
-    "You count a sentence as wrong when one of its positions is wrong. Count positions.",
+    "wrong sentences instead of positions",
+    "You count sentences with a wrong position. Count wrong positions.",
     but=("none_known",),
     rate=lambda wrong, known: float((wrong & known).any(1).double().mean()),
 )
 error_rate.fault(
-    "the mass in the wrong place",
-    """You measure how much weight lies in the wrong place. Here only the position of the largest
-    weight counts.""",
+    "the weight on wrong positions",
+    "You measure the weight on wrong positions. Only the position of the largest weight counts.",
     but=("none_known",),
     wrong=lambda weights, alignment: 1 - of_weight(weights, alignment),
 )
 error_rate.fault(
     "the largest weight of a column",
-    """You search along the targets: for each source position the target that attends to it most.
-    The alignment goes from target to source.""",
+    """You take the largest weight over the targets. Take it over the source positions, for each
+    target.""",
     but=("none_known",),
     wrong=by_columns,
 )
 error_rate.fault(
     "the last of equal weights",
-    "Where two weights are equal you take the later position. The first one counts.",
+    "Of equal weights you take the last position. Take the first.",
     fails=("ties",),
     wrong=lambda weights, alignment: (
         weights.shape[-1] - 1 - weights.flip(-1).argmax(-1) != alignment
@@ -553,13 +540,13 @@ error_rate.fault(
 )
 error_rate.fault(
     "any of the equal weights counts",
-    "Where several weights are the largest you accept any of them. The first one counts.",
+    "Of equal largest weights you accept any position. Only the first counts.",
     fails=("ties",),
     wrong=lambda weights, alignment: of_weight(weights, alignment) < weights.amax(-1),
 )
 error_rate.fault(
     "nothing known gives NaN",
-    "When no position is known you divide 0 by 0. Which value does the contract ask for?",
+    "You divide 0 by 0 when no position is known. The contract asks for `0.0`.",
     fails=("none_known",),
     rate=lambda wrong, known: float(wrong[known].double().mean()),
 )
@@ -581,7 +568,6 @@ def right_attend(
     real=lambda places, lengths: places < lengths,
     weigh=masked_weights,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     scores = last(meet((query @ weight_query.T)[:, None], key @ weight_key.T) @ v)
     weights = weigh(scores, real(torch.arange(key.shape[1]), lengths[:, None]))
     return (weights[:, None] @ value)[:, 0]
@@ -604,54 +590,55 @@ def attend_calls(draw):
 
 attend.fault(
     "both faults are still there",
-    """This is the broken code. Which range can a score take, and what do the weights of a padded
-    row add up to?""",
+    """This is the broken code. What range can a score have, and what is the sum of the weights of a
+    padded row?""",
     meet=lambda asked, offered: asked + offered,
     last=torch.tanh,
     weigh=late,
 )
 attend.fault(
-    "the tanh still stands outside",
-    "The padding is right; the scores still lie between -1 and 1. What belongs in the tanh?",
+    "the tanh is still outside",
+    "The padding is now right. You still apply the tanh to the score, not to the hidden units.",
     meet=lambda asked, offered: asked + offered,
     last=torch.tanh,
 )
 attend.fault(
     "the padding still takes its share",
-    "The scores are right; in a padded row the real weights still sum to less than one.",
+    "The scores are now right. In a padded row the real weights still sum to less than one.",
     fails=("padding",),
     weigh=late,
 )
 attend.fault(
     "no tanh at all",
-    "The tanh is gone. The query then adds the same number to every score of its row.",
+    "You removed the tanh, so the query adds the same number to every score of its row.",
     meet=lambda asked, offered: asked + offered,
 )
 attend.fault(
-    "a tanh for each of the two",
-    "Query and key have a tanh each. They must meet inside of one.",
+    "a tanh for each",
+    "You apply a tanh to each part. The formula has one tanh of the sum.",
     meet=one_by_one,
 )
 attend.fault(
     "padding gets the score 0",
-    "You set the scores of padding to 0, whose exponential is 1. Which score has the exponential 0?",
+    """You set the scores of padding to 0, whose exponential is 1. Which score has the exponential
+    0?""",
     fails=("padding",),
     weigh=lambda scores, real: (scores * real).softmax(-1),
 )
 attend.fault(
     "one position too many",
-    "Positions count from 0: the position whose number is the length is padding.",
+    "You keep one position too many. Positions count from 0, so position `length` is padding.",
     fails=("padding",),
     real=lambda places, lengths: places <= lengths,
 )
 attend.fault(
-    "padding is the only thing that counts",
-    "Your mask is turned round: what is real gets no weight.",
+    "the mask is inverted",
+    "Your mask is inverted: real positions get no weight.",
     real=lambda places, lengths: places >= lengths,
 )
 attend.fault(
     "softmax over the rows of the batch",
-    "Your softmax runs over the rows of the batch. Along which axis do the weights sum to one?",
+    "Your softmax runs over the batch. It should run over the source positions.",
     weigh=lambda scores, real: scores.masked_fill(~real, -INF).softmax(0),
 )
 
@@ -671,32 +658,30 @@ def check_calls(draw):
 
 @check("accepts everything")
 def check_nothing(candidate):
-    """Your test always returns True, so it catches no wrong score. Call the candidate and compare
-    its result with numbers of your own.
+    """Your test always returns True. Call the candidate and compare its result with your own
+    numbers.
     """
     return True
 
 
 @check("rejects everything")
 def check_refuse(candidate):
-    """Your test returns False even for a right score. Do you leave room for rounding, and which
-    dtype do your own numbers have?
+    """Your test rejects a right score. Do you allow for rounding, and which dtype do your numbers
+    have?
     """
     return False
 
 
 @check("only the shape is compared")
 def check_shape(candidate):
-    """You compare the shape of the answer and no value. Most wrong scores have the right shape."""
+    """You compare only the shape. Most wrong scores have the right shape."""
     sizes = (2, 3), (4, 2), (5, 3), (5, 2), (5,)
     return tuple(candidate(*(torch.ones(size) for size in sizes)).shape) == (2, 4)
 
 
 @check("inputs of zeros")
 def check_zeros(candidate):
-    """Your inputs are all 0, and so is every score, right or wrong. Choose numbers on which the
-    wrong ones differ.
-    """
+    """Your inputs are all 0, so right and wrong scores are 0. Choose inputs on which they differ."""
     zeros, sizes = (torch.zeros(2, 3), torch.zeros(4, 2)), ((5, 3), (5, 2), (5,))
     got = candidate(*zeros, *(torch.ones(size) for size in sizes))
     return bool(torch.allclose(got, torch.zeros(2, 4).to(got.dtype)))
@@ -704,8 +689,8 @@ def check_zeros(candidate):
 
 @check("one query, one hidden unit", fails=("mutants",))
 def check_small(candidate):
-    """You try one query, one key and one hidden unit with weights 1. Exchanged matrices or a mean
-    over the hidden units change nothing there. Use several of each, all different.
+    """You test one query, one key and one hidden unit, where exchanged matrices or a mean over
+    hidden units change nothing. Use several of each.
     """
     one = torch.ones(1, 1)
     got = candidate(0.5 * one, one, one, one, torch.tensor([2.0]))

@@ -3,11 +3,11 @@
 #
 # You write the scores of the chapter, the two windows, and the loop that feeds the attentional vector back. (The additive score is in the set of chapter 03.)
 # All scores have one shape: queries `(..., L, E_q)` and keys `(..., S, E_k)` give scores `(..., L, S)`, one number for each query and each key, before any mask or softmax.
-# The dots stand for any number of leading axes, the same for queries and keys; the sets are independent.
-# Gradients flow to all arguments.
+# `...` is any number of leading axes, the same for queries and keys; the sets are independent.
+# Gradients reach all arguments.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import math
@@ -25,7 +25,7 @@ KEYS = torch.tensor([[3.0, -1.0], [0.0, 2.0]])
 
 
 def mixing_cell(weight_input, weight_state):
-    """A cell: `cell(input, state)` is the next state, all rows at once."""
+    """A cell: `cell(input, state)` returns the next state of all rows."""
 
     def cell(entered, state):
         return torch.tanh(entered @ weight_input + state @ weight_state)
@@ -35,7 +35,7 @@ def mixing_cell(weight_input, weight_state):
 
 
 def looking(weight, shift):
-    """An attention of which only the result matters here: `look(state)` is the vector."""
+    """An attention: `look(state)` returns the attentional vector."""
 
     def look(state):
         return torch.tanh(state @ weight + shift)
@@ -74,7 +74,7 @@ probe.gradient(probe.normal(2, 3), probe.normal(4, 3), wrt=(0, 1))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "scaled_dot_score-batch", "grade": true, "points": 1}
-# Several sets at once, each by itself.
+# Several independent sets.
 probe = probes(scaled_dot_score=scaled_dot_score)
 probe.equals(QUERY[None].expand(3, 1, 2), torch.stack([KEYS, KEYS.flip(0), -2 * KEYS]))
 ### BEGIN HIDDEN TESTS
@@ -83,7 +83,7 @@ probe.equals(probe.normal(3, 2, 2, 5), probe.normal(3, 2, 3, 5))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "scaled_dot_score-other_scale", "grade": true, "points": 1}
-# Other scales: that of Luong's dot, then any, 0 among them.
+# Other scales: that of Luong's dot, then others, including 0.
 probe = probes(scaled_dot_score=scaled_dot_score)
 probe.equals(QUERY, KEYS, scale=1.0)
 ### BEGIN HIDDEN TESTS
@@ -138,7 +138,7 @@ probe.equals(probe.normal(3, 2, 2, 3), probe.normal(3, 2, 5, 7), weight=probe.no
 # `concat_score(query, key, weight, v)` gives $s_{ij} = v^\top \tanh(W [q_i; k_j])$, where $[q; k]$ is the query followed by the key.
 #
 # - `weight` is `(A, E_q + E_k)`, `v` is `(A,)`.
-# - Do not build all pairs: for 64 queries and 64 keys of size 1024 they fill 32 MiB, and the last test allows 3 MiB. What does the matrix do to the two halves of a concatenation?
+# - Do not build all pairs: for 64 queries and 64 keys of size 1024 they take 32 MiB, and the last test allows 3 MiB. What does the matrix do to the two parts of a concatenation?
 #
 # By hand, with the $W$ of two blocks $[I \;\; \operatorname{diag}(1, -1)]$ and $v = (1, 2)$: the query gives $(1, 2)$, the first key $(3, 1)$, so the score is $\tanh 4 + 2 \tanh 3 = 2.989$; the second key gives $(0, -2)$, so it is $\tanh 1 + 2 \tanh 0 = 0.762$.
 
@@ -179,7 +179,7 @@ probe.gradient(
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "concat_score-batch", "grade": true, "points": 1}
-# Several sets at once, each by itself.
+# Several independent sets.
 probe = probes(concat_score=concat_score)
 probe.equals(
     torch.stack([QUERY, -QUERY]),
@@ -210,7 +210,7 @@ probe.memory(
 # `cosine_score(query, key, sharpness=1.0)` gives $s_{ij} = \beta \, \frac{q_i \cdot k_j}{\lVert q_i \rVert \lVert k_j \rVert}$.
 #
 # - `sharpness` is the number $\beta$.
-# - The result does not depend on the lengths, however short a vector is: a small constant in the denominator would change it.
+# - The result does not depend on the lengths, even of very short vectors: do not add a constant to the denominator.
 # - The scores of a zero vector are 0, not NaN.
 #
 # By hand: lengths $\sqrt 5$, $\sqrt{10}$ and $2$, so the cosines are $1/\sqrt{50} = 0.141$ and $4/\sqrt{20} = 0.894$.
@@ -237,7 +237,7 @@ probe.gradient(probe.normal(2, 3), probe.normal(4, 3), wrt=(0, 1))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "cosine_score-sharpness", "grade": true, "points": 1}
-# Other sharpness than 1.
+# A sharpness other than 1.
 probe = probes(cosine_score=cosine_score)
 probe.equals(QUERY, KEYS, sharpness=10.0)
 ### BEGIN HIDDEN TESTS
@@ -257,7 +257,7 @@ probe.equals(some, probe.normal(7, 5))
 # %% [markdown]
 # ## Look
 #
-# One query, eight keys, your four scores: the query is key 2, and key 5 is the same vector three times as long. Which scores prefer the long key?
+# One query, eight keys, your four scores: the query equals key 2, and key 5 is three times the same vector. Which scores prefer the long key?
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -284,10 +284,10 @@ plt.show()
 # %% [markdown]
 # ## 5. Luong's *location*
 #
-# `location_score(query, key, weight)` gives $s_{ij} = (W q_i)_j$: a score for every position that does not depend on the key.
+# `location_score(query, key, weight)` gives $s_{ij} = (W q_i)_j$: a score per position that does not depend on the key.
 #
-# - `weight` is `(S_max, E_q)`; with $S \le S_{\max}$ keys the first $S$ rows are used.
-# - Of `key`, `(..., S, E_k)`, only the number of rows counts.
+# - `weight` is `(S_max, E_q)`; $S \le S_{\max}$ keys use its first $S$ rows.
+# - Only the number of rows of `key`, `(..., S, E_k)`, matters.
 #
 # By hand, with $W = \begin{pmatrix} 1 & 1 \\ 3 & -1 \\ 9 & 9 \end{pmatrix}$ and two keys: $1 + 2 = 3$ and $3 - 2 = 1$.
 
@@ -321,14 +321,14 @@ probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 3), weight=probe.normal(9
 # %% [markdown]
 # ## 6. The window of local-m
 #
-# `local_m_weights(scores, lengths, half_width)` gives weights from scores: target step $t$ attends to the positions $s$ with $|s - t| \le D$ only.
+# `local_m_weights(scores, lengths, half_width)` turns scores into weights: target step $t$ attends only to the positions $s$ with $|s - t| \le D$.
 #
-# - `scores` is `(B, L, S)`; row $t = 0, 1, \dots$ of its second axis is target step $t$. `lengths` is `(B,)`: row $b$ has `lengths[b]` real positions, what follows is padding. `half_width` is $D$, a whole number.
-# - The softmax is over the real positions of the window, so that a row sums to one.
+# - `scores` is `(B, L, S)`; row $t = 0, 1, \dots$ of its second axis is target step $t$. `lengths` is `(B,)`: row $b$ has `lengths[b]` real positions, then padding. `half_width` is $D$, an integer.
+# - The softmax runs over the real positions of the window, so a row sums to one.
 # - A step without a real position in its window gets zeros, not NaN.
-# - It is right for every finite score, however large.
+# - It handles every finite score, however large.
 #
-# By hand: equal scores, $D = 1$, a sentence of 4 words. Step 0 has the positions 0 and 1, so $0.5$ each; step 2 has 1, 2 and 3, so $1/3$ each; step 6 would have 5 to 7 and gets zeros.
+# By hand: equal scores, $D = 1$, a sentence of 4 words. Step 0 has positions 0 and 1, with $0.5$ each; step 2 has 1, 2 and 3, with $1/3$ each; step 6 has no real position and gets zeros.
 
 
 # %% nbgrader={"grade_id": "local_m_weights", "solution": true}
@@ -343,7 +343,7 @@ def local_m_weights(scores, lengths, half_width):
 
 
 # %% nbgrader={"grade_id": "local_m_weights-values", "grade": true, "points": 2}
-# As many steps as places, no padding.
+# As many steps as positions, no padding.
 uneven = torch.tensor([[1.0, 0.0, 2.0, 0.0, 3.0]]).expand(1, 5, 5)
 probe = probes(local_m_weights=local_m_weights)
 probe.equals(uneven, torch.tensor([5]), 1)
@@ -354,7 +354,7 @@ probe.equals(200.0 + probe.integers(0, 3, 2, 5, 5).float(), torch.full((2,), 5),
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "local_m_weights-padding", "grade": true, "points": 1}
-# Sentences of several lengths; every window still holds a real place.
+# Sentences of several lengths; every window contains a real position.
 probe = probes(local_m_weights=local_m_weights)
 probe.equals(uneven[:, :3].expand(2, 3, 5), torch.tensor([3, 2]), 1)
 ### BEGIN HIDDEN TESTS
@@ -362,7 +362,7 @@ probe.equals(probe.normal(3, 5, 7), torch.tensor([5, 7, 4]), 2)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "local_m_weights-beyond_the_end", "grade": true, "points": 1}
-# More target steps than source words.
+# More target steps than source positions.
 probe = probes(local_m_weights=local_m_weights)
 probe.equals(torch.zeros(1, 7, 5), torch.tensor([4]), 1)
 ### BEGIN HIDDEN TESTS
@@ -372,14 +372,14 @@ probe.equals(probe.normal(2, 9, 5), torch.tensor([5, 3]), 2)
 # %% [markdown]
 # ## 7. The weights of local-p
 #
-# `local_p_weights(scores, position, lengths, half_width)` gives weights around a centre $p$ that need not be a whole number:
+# `local_p_weights(scores, position, lengths, half_width)` gives weights around a centre $p$, which may be fractional:
 #
 # $$w_s = \operatorname{softmax}_{|s - p| \le D}(\text{scores})_s \cdot \exp\left(-\frac{(s - p)^2}{2 \sigma^2}\right), \qquad \sigma = \frac{D}{2}.$$
 #
-# - `scores` is `(B, L, S)`, `position` is `(B, L)` and holds $p$, `lengths` is `(B,)`, `half_width` is $D > 0$.
-# - The softmax is over the real positions inside the window. The product is *not* normalised again.
+# - `scores` is `(B, L, S)`, `position` is `(B, L)` and contains $p$, `lengths` is `(B,)`, `half_width` is $D > 0$.
+# - The softmax runs over the real positions inside the window. The product is *not* renormalised.
 # - Every window of the tests contains a real position.
-# - Gradients flow to the scores, and through the Gaussian to the position.
+# - Gradients reach the scores and, through the Gaussian, the position.
 #
 # By hand: equal scores, $D = 2$, so $\sigma = 1$, $p = 2.5$ in a sentence of 6 words. The positions 1 to 4 get $1/4$ each from the softmax; 2 and 3 are $0.5$ away, so their weight is $0.25 \, e^{-0.125} = 0.221$; 1 and 4 are $1.5$ away: $0.25 \, e^{-1.125} = 0.081$.
 
@@ -397,7 +397,7 @@ def local_p_weights(scores, position, lengths, half_width):
 
 
 # %% nbgrader={"grade_id": "local_p_weights-values", "grade": true, "points": 2}
-# A centre on a word, no padding.
+# A centre on a position, no padding.
 probe = probes(local_p_weights=local_p_weights)
 uneven_p = torch.tensor([[[1.0, 0.0, 2.0, 0.0, 1.0, 0.5, 2.0, 1.0, 0.0]]])
 probe.equals(uneven_p, torch.tensor([[4.0]]), torch.tensor([9]), 3.0)
@@ -407,7 +407,7 @@ probe.equals(probe.normal(2, 5, 9), centres, torch.tensor([9, 9]), 3.0)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "local_p_weights-between_words", "grade": true, "points": 1}
-# A centre between two words.
+# A centre between two positions.
 probe = probes(local_p_weights=local_p_weights)
 probe.equals(torch.zeros(1, 1, 6), torch.tensor([[2.5]]), torch.tensor([6]), 2.0)
 probe.equals(uneven_p, torch.tensor([[3.3]]), torch.tensor([9]), 3.0)
@@ -428,7 +428,7 @@ probe.equals(
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "local_p_weights-gradient", "grade": true, "points": 1}
-# How the loss moves the scores and the centre.
+# Gradients of the scores and of the centre.
 probe = probes(local_p_weights=local_p_weights)
 probe.gradient(uneven_p, torch.tensor([[3.3]]), torch.tensor([9]), 3.0, wrt=(0, 1))
 ### BEGIN HIDDEN TESTS
@@ -444,15 +444,15 @@ probe.gradient(
 # %% [markdown]
 # ## 8. Input feeding
 #
-# `unroll_fed(cell, look, words, state)` runs Luong's decoder over known target words:
+# `unroll_fed(cell, look, words, state)` runs Luong's decoder over known target tokens:
 #
 # $$h_t = \text{cell}([y_t; \tilde h_{t-1}],\; h_{t-1}), \qquad \tilde h_t = \text{look}(h_t), \qquad \tilde h_0 = 0.$$
 #
-# - `cell(input, state)` and `look(state)` are given; both work on all rows at once and return `(B, H)`.
-# - `words` is `(B, L, D)`, the embedded words that the decoder reads; `state` is `(B, H)`, the state before the first step.
-# - The input of the cell is the word followed by the last attentional vector $\tilde h_{t-1}$, `(B, D + H)`; before the first step that vector is zero.
+# - `cell(input, state)` and `look(state)` are given; both process all rows and return `(B, H)`.
+# - `words` is `(B, L, D)`, the embedded tokens that the decoder reads; `state` is `(B, H)`, the initial state.
+# - The input of the cell is the embedded token followed by the last attentional vector $\tilde h_{t-1}$, `(B, D + H)`. At the first step that vector is zero.
 # - The result is `(B, L, H)`: the attentional vectors $\tilde h_1 \dots \tilde h_L$.
-# - Gradients flow through the whole loop, including the vector that is fed.
+# - Gradients pass through the whole loop, including the fed vector.
 
 
 # %% nbgrader={"grade_id": "unroll_fed", "solution": true}
@@ -468,7 +468,7 @@ def unroll_fed(cell, look, words, state):
 
 
 # %% nbgrader={"grade_id": "unroll_fed-first_step", "grade": true, "points": 1}
-# One step: the vector that is fed is still zero.
+# One step: the fed vector is zero.
 ### BEGIN HIDDEN TESTS
 def right_unroll_fed(cell, look, words, state):
     fed, vectors = torch.zeros_like(state), words.new_empty(*words.shape[:2], state.shape[1])
@@ -520,9 +520,9 @@ probe.equals(cell, look, probe.normal(2, 6, 3), probe.normal(2, 5))
 # ## 9. Repair: masked attention
 #
 # `broken_attention(query, key, value, mask)` should be scaled dot-product attention over the positions where `mask` is true: `query` `(B, L, E)`, `key` `(B, S, E)`, `value` `(B, S, E_v)`, `mask` `(B, S)`; the result is `(B, L, E_v)`.
-# The mask is true at one position of every row at least.
+# The mask is true for at least one position of every row.
 #
-# It has two faults. Find them, and write `fixed_attention`.
+# It has two faults. Find them and write `fixed_attention`.
 
 
 # %% nbgrader={"grade_id": "broken_attention", "locked": true}
@@ -542,7 +542,7 @@ def fixed_attention(query, key, value, mask):
 
 
 # %% nbgrader={"grade_id": "fixed_attention-everything_counts", "grade": true, "points": 1}
-# Nothing is masked: only one of the faults has an effect.
+# Nothing is masked, which hides one of the two faults.
 probe = probes(fixed_attention=fixed_attention)
 three = torch.cat([KEYS, torch.tensor([[1.0, 1.0]])])[None]
 all_of_them = torch.ones(1, 3, dtype=torch.bool)
@@ -568,10 +568,10 @@ probe.equals(probe.normal(2, 3, 5), probe.normal(2, 7, 5), probe.normal(2, 7, 4)
 # %% [markdown]
 # ## 10. Write the test
 #
-# `check_general(candidate)` takes a `general_score(query, key, weight)` (contract in exercise 2) and returns `True` if it is right, `False` if it is wrong.
+# `check_general(candidate)` takes a `general_score(query, key, weight)` and returns `True` if it keeps the contract of exercise 2, `False` if not.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
-# Some inputs make a mistake *invisible*: a symmetric matrix, one query, one row in the batch. Compute the right value by yourself.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
+# Some inputs *hide* a mistake: a symmetric matrix, one query, one row in the batch. Compute the right value yourself.
 
 
 # %% nbgrader={"grade_id": "check_general", "solution": true}
@@ -598,7 +598,7 @@ def check_general(candidate):
 
 
 # %% nbgrader={"grade_id": "check_general-plain", "grade": true, "points": 1}
-# A right one, and two that are plainly wrong.
+# A right answer, and two that are clearly wrong.
 def by_reference(query, key, weight):
     return from_numpy(reference.general_score)(query, key, weight=weight)
 
@@ -608,13 +608,13 @@ probe.judges(
     right=[by_reference],
     wrong={
         "always 0": lambda query, key, weight: 0 * by_reference(query, key, weight),
-        "the sign is turned": lambda query, key, weight: -by_reference(query, key, weight),
+        "the sign is inverted": lambda query, key, weight: -by_reference(query, key, weight),
     },
     points=1,
 )
 
 # %% nbgrader={"grade_id": "check_general-mutants", "grade": true, "points": 6}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong answers that are harder to detect. (Which ones is hidden.)
 probe = probes(check_general=check_general)
 probe.judges(
     right=[by_reference],
@@ -661,7 +661,7 @@ probe.judges(
     wrong={
         "the matrix is transposed": transposed,
         "the matrix is made symmetric": symmetric,
-        "vectors of one size do without the matrix": without_matrix,
+        "the matrix is ignored for equal sizes": without_matrix,
         "the keys of the first row serve all rows": first_row_only,
         "as many queries as keys: rows and columns exchanged": keys_by_queries,
         "scaled by the size of the keys": scaled,
@@ -673,26 +673,26 @@ probe.judges(
 # %% [markdown]
 # ## 11. Report
 #
-# In about 250 words, two points for each part:
+# Write about 250 words; each part earns two points.
 #
-# 1. Someone says "Luong's concat is additive attention". Say exactly what has to hold for the two to give the same numbers, and what the paper's own experiments with concat had that this does not.
-# 2. On the task of the chapter, or one of your own, compare two scores or windows by task accuracy *and* by alignment error rate, with a control (an untrained model, or uniform weights). Do the two measures agree? Which of them would you report, and for which purpose?
+# 1. A colleague claims: "Luong's concat is additive attention." State under which condition both give the same numbers, and how the paper's experiments with concat differed.
+# 2. On the task of the chapter, or one of your own, compare two scores or windows by task accuracy *and* by alignment error rate, with a control (an untrained model, or uniform weights). Do the two measures agree? Which would you report, and for which purpose?
 # 3. When would you still choose the additive score today, and when a window?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
-# 1. Cut $W$ into the columns of the query and of the key: $W[q; k] = W_q q + W_k k$, so concat is the additive score without its bias, number for number.
-# Luong's published runs with concat set the part of the matrix that belongs to the keys to the identity (footnote in section 4), so they trained a smaller model, and "concat is worse" says nothing about additive attention.
-# 2. With *general*, sentences come out right and the error rate is near 0 (0.1 from another seed); the untrained control has 0.86.
-# With Bahdanau's decoder sentences are right as well and the error rate is a quarter: its articles look at the noun that decides their form, which is no mistake for the task.
-# For a claim about translation report accuracy, for a claim about what the weights mean report the error rate, and never one in place of the other.
+# 1. Cut $W$ into the columns of the query and of the key: $W[q; k] = W_q q + W_k k$, so concat equals the additive score without its bias.
+# Luong's published runs with concat fixed the key part of the matrix to the identity (footnote in section 4), so they trained a smaller model. Their "concat is worse" does not apply to additive attention.
+# 2. With *general*, sentences are right and the error rate is near 0 (0.1 with another seed); the untrained control has 0.86.
+# With Bahdanau's decoder sentences are right as well and the error rate is a quarter: its articles attend to the noun that determines their form, which is no mistake for the task.
+# For a claim about translation report accuracy; for a claim about the meaning of the weights report the error rate.
 # 3. Additive: vectors of different size and kind, small sizes and short sources, where its hidden layer per pair is cheap.
-# A window: long sources whose order is close to the target's (speech, text normalisation), or where the cost of all pairs is too high; not where the order is free.
+# A window: long sources whose order is close to the target's (speech, text normalisation), or where all pairs cost too much; not where the order is free.
 #
 # **Points**, one for each:
 #
 # - (1a) The matrix cut into two parts, the bias named.
-# - (1b) What the published runs left out.
+# - (1b) How the published runs differed.
 # - (2a) Both measures with a control.
-# - (2b) Which of them is for which claim.
+# - (2b) Which measure supports which claim.
 # - (3a) A case for the additive score, with its reason.
 # - (3b) A case for a window, with its reason.

@@ -35,7 +35,6 @@ def right_scaled(
     default=usual,
     product=lambda query, key: query @ key.mT,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     size = factor(scale, default(query, key))
     return size * product(vectors(query), vectors(keys(key)))
 
@@ -55,7 +54,7 @@ def scaled_calls(draw):
 
 
 for name, message, default in (
-    ("no scale", "`scale=None` stands for 1 / sqrt(E); you do not scale.", lambda query, key: 1.0),
+    ("no scale", "You do not scale. `scale=None` means 1 / sqrt(E).", lambda query, key: 1.0),
     (
         "divided by the size",
         "You divide by E. A sum of E independent products grows with the root of E.",
@@ -63,12 +62,12 @@ for name, message, default in (
     ),
     (
         "scaled by the number of keys",
-        "Your scale depends on the number of keys. The scores grow with the size of the vectors.",
+        "Your scale depends on the number of keys. It should depend on the size of the vectors.",
         lambda query, key: key.shape[-2] ** -0.5,
     ),
     (
         "multiplied by the root",
-        "You multiply by the root of E, so the scores grow twice. The scale should undo the growth.",
+        "You multiply by the root of E. The usual scale divides by it.",
         lambda query, key: query.shape[-1] ** 0.5,
     ),
 ):
@@ -76,36 +75,35 @@ for name, message, default in (
 for name, message, factor in (
     (
         "the given scale is ignored",
-        "You always use 1 / sqrt(E), also when the caller gives another scale.",
+        "You always use 1 / sqrt(E). A given scale replaces it.",
         lambda scale, usual: usual,
     ),
     (
         "divided by the given scale",
-        "A given scale multiplies the scores; you divide by it.",
+        "You divide by the given scale. Multiply by it.",
         lambda scale, usual: usual if scale is None else 1 / scale if scale else math.inf,
     ),
     (
         "both scales at once",
-        "A given scale replaces 1 / sqrt(E); you apply both.",
+        "You apply both 1 / sqrt(E) and the given scale. A given scale replaces the usual one.",
         lambda scale, usual: usual if scale is None else scale * usual,
     ),
     (
         "a scale of 0 counts as none",
-        "You test whether the scale is false, and 0 is. Compare it with None.",
+        "You treat a scale of 0 as missing, because 0 is false. Compare it with None.",
         lambda scale, usual: scale or usual,
     ),
 ):
     scaled.fault(name, message, fails=("other_scale",), factor=factor)
 scaled.fault(
     "the cosine",
-    """You divide by the lengths of the vectors, which gives the cosine. In a dot product long
-    vectors get large scores.""",
+    """You divide by the lengths of the vectors, which gives the cosine. The formula has the dot
+    product.""",
     vectors=lambda x: normalize(x, dim=-1),
 )
 scaled.fault(
     "a distance",
-    """You return minus the squared distance. It ranks keys of one length like a dot product, but
-    not keys of different lengths.""",
+    "You return minus the squared distance. The formula has the dot product.",
     product=lambda query, key: -(query.unsqueeze(-2) - key.unsqueeze(-3)).square().sum(-1),
 )
 
@@ -121,7 +119,6 @@ def right_general(
     product=lambda query, weight, key: query @ weight @ key.mT,
     last=lambda scores, key: scores,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return last(product(query, weight, keys(key)), key)
 
 
@@ -137,13 +134,13 @@ def general_calls(draw):
 
 general.fault(
     "the matrix is transposed",
-    """Your matrix acts the other way round: it has one row per entry of the query and one column
-    per entry of the key. With two equal sizes there is no error.""",
+    """You transpose the matrix. It has one row per element of the query and one column per element
+    of the key.""",
     product=lambda query, weight, key: query @ weight.T @ key.mT,
 )
 general.fault(
     "the matrix is left out",
-    "Your scores do not depend on the matrix: this is the plain dot product.",
+    "You leave out the matrix and return the dot product. The formula has W between query and key.",
     product=lambda query, weight, key: query @ key.mT,
 )
 general.fault(
@@ -153,17 +150,17 @@ general.fault(
 )
 general.fault(
     "tanh of the projected query",
-    "You take a tanh of the projection. The tanh belongs to the additive score.",
+    "You apply a tanh to the projection. Only the additive score has a tanh.",
     product=lambda query, weight, key: torch.tanh(query @ weight) @ key.mT,
 )
 general.fault(
     "tanh of the scores",
-    "Your scores lie between -1 and 1. The tanh belongs to the additive score.",
+    "You apply a tanh to the scores. Only the additive score has a tanh.",
     last=lambda scores, key: scores.tanh(),
 )
 general.fault(
     "scaled as well",
-    "You divide by the root of a size. This score has no scale; the matrix can learn one.",
+    "You divide by the root of a size. This score has no scale.",
     last=lambda scores, key: scores / key.shape[-1] ** 0.5,
 )
 
@@ -181,7 +178,6 @@ def right_concat(
     meet=lambda asked, offered: torch.tanh(asked + offered),
     weigh=lambda hidden, v: hidden @ v,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     of_query, of_key = cut(weight, query.shape[-1], key.shape[-1])
     asked, offered = (query @ of_query.T).unsqueeze(-2), (keys(key) @ of_key.T).unsqueeze(-3)
     return weigh(meet(asked, offered), v)
@@ -201,46 +197,46 @@ def concat_calls(draw):
 
 concat.fault(
     "the key comes first",
-    "You concatenate the key and then the query. The first columns belong to the query.",
+    "You concatenate the key and then the query. The first columns of W belong to the query.",
     but=("memory",),
     cut=lambda weight, query, key: weight.split([key, query], dim=1)[::-1],
 )
 concat.fault(
-    "cut in the middle",
-    "You cut the matrix in the middle. Query and key may have different sizes.",
+    "split in the middle",
+    "You split the matrix in the middle. Query and key may have different sizes.",
     fails=("values", "batch"),
     cut=lambda weight, query, key: weight.chunk(2, dim=1),
 )
 concat.fault(
     "no tanh",
-    """Without the tanh the query adds the same number to all its scores, and the softmax cancels
-    it: the query would not matter.""",
+    """You leave out the tanh. The query then adds the same number to all its scores, which a
+    softmax cancels.""",
     but=("memory",),
     meet=lambda asked, offered: asked + offered,
 )
 concat.fault(
     "tanh before the sum",
-    "You take the tanh of the two halves and add. The matrix acts on the whole pair first.",
+    "You apply a tanh to each part and add them. The formula has one tanh of the sum.",
     but=("memory",),
     meet=lambda asked, offered: torch.tanh(asked) + torch.tanh(offered),
 )
 concat.fault(
     "v inside the tanh",
-    "You multiply by v before the tanh. What is the order of the three operations?",
+    "You multiply by v before the tanh. The formula multiplies by v after it.",
     but=("memory",),
     meet=lambda asked, offered: asked + offered,
     weigh=lambda hidden, v: torch.tanh(hidden * v).sum(-1),
 )
 concat.fault(
     "the tanh of the score",
-    "You sum over the hidden units before the tanh. What is the order of the three operations?",
+    "You apply the tanh to the score. The formula applies it to the hidden units, before v.",
     but=("memory",),
     meet=lambda asked, offered: asked + offered,
     weigh=lambda hidden, v: torch.tanh(hidden @ v),
 )
 concat.fault(
     "v is left out",
-    "You add up the hidden units with weight 1. The vector v says how much each counts.",
+    "You add up the hidden units with equal weights. Weight them by v.",
     but=("memory",),
     weigh=lambda hidden, v: hidden.sum(-1) + 0.0 * v.sum(),
 )
@@ -248,8 +244,8 @@ concat.fault(
 
 @concat("every pair is built", fails=("memory",))
 def concat_pairs(query, key, weight, v):
-    """Your numbers are right, but you concatenate every query with every key: most of that memory
-    holds copies. What does the matrix do to each half?
+    """Your values are right, but you build every pair of query and key. What does the matrix do to
+    each part?
     """
     many = (query.shape[-2], key.shape[-2])
     left = query.unsqueeze(-2).expand(*query.shape[:-2], *many, query.shape[-1])
@@ -260,7 +256,7 @@ def concat_pairs(query, key, weight, v):
 for scores, batch in ((scaled, "batch"), (general, "sizes_and_batch"), (concat, "batch")):
     scores.fault(
         "the keys of the first set for all",
-        "Every query of the batch meets the keys of the first set. Each set has its own keys.",
+        "You use the keys of the first set for all sets. Each set has its own keys.",
         fails=(batch,),
         keys=first_row,
     )
@@ -282,7 +278,6 @@ def right_cosine(
     divide=lambda dots, lengths: torch.where(lengths > 0, dots / lengths, 0.0),
     sharpen=lambda cosine, sharpness: sharpness * cosine,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     dots = query @ key.mT
     return sharpen(divide(dots, join(*sizes(query, key)).expand_as(dots)), sharpness)
 
@@ -302,18 +297,18 @@ def cosine_calls(draw):
 
 cosine.fault(
     "the dot product",
-    "You do not divide by the lengths: a long key gets a large score in any direction.",
+    "You return the dot product. Divide by the lengths of both vectors.",
     divide=lambda dots, lengths: dots,
 )
 for told, at in (("queries", 0), ("keys", 1)):
     cosine.fault(
         f"only the {told} are normalised",
-        f"You divide by the lengths of the {told} alone. Both lengths have to be divided out.",
+        f"You divide by the lengths of the {told} alone. Divide by both lengths.",
         join=lambda *sizes, at=at: sizes[at],
     )
 cosine.fault(
     "divided by squared lengths",
-    "You divide by the squares of the lengths; a root is missing.",
+    "You divide by the squares of the lengths. Take their roots.",
     join=lambda of_query, of_key: (of_query * of_key) ** 2,
 )
 cosine.fault(
@@ -322,21 +317,21 @@ cosine.fault(
     sizes=lambda query, key: (query.norm(), key.norm()),
 )
 cosine.fault(
-    "a small constant below",
-    """You add a small constant to the product of the lengths. For short vectors it is as large as
-    the product. Only a length of exactly 0 needs care.""",
+    "a small constant in the denominator",
+    """You add a small constant to the product of the lengths, which changes the result for short
+    vectors. Only a length of exactly 0 needs care.""",
     fails=("values",),
     divide=lambda dots, lengths: dots / (lengths + 1e-8),
 )
 cosine.fault(
     "NaN for a zero vector",
-    "A vector of zeros gives 0/0, and its NaN would spread through the whole softmax.",
+    "For a zero vector you divide 0 by 0, which is NaN. The score should be 0.",
     fails=("zero_vector",),
     divide=lambda dots, lengths: dots / lengths,
 )
 cosine.fault(
     "divided by the sharpness",
-    "You divide by the sharpness, as by a temperature. A larger sharpness gives larger scores.",
+    "You divide by the sharpness. Multiply by it.",
     fails=("sharpness",),
     sharpen=lambda cosine, sharpness: cosine / sharpness,
 )
@@ -352,7 +347,6 @@ def right_location(
     read=lambda query, key: query,
     rows=lambda weight, count: weight[:count],
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return read(query, key) @ rows(weight, key.shape[-2]).T
 
 
@@ -369,42 +363,43 @@ def location_calls(draw):
 for name, message, rows in (
     (
         "the last rows",
-        "For a short source you use the last rows. Row 0 belongs to the first position.",
+        """For a short source you use the last rows. Use the first ones: row 0 belongs to position
+        0.""",
         lambda weight, count: weight[-count:],
     ),
     (
         "all rows",
-        "You return a score for every row, also for positions where there is no key.",
+        "You return a score for every row of W. Return one score per key.",
         lambda weight, count: weight,
     ),
     (
         "the rest is padded with zeros",
-        "Positions without a key have the score 0, which is no small score for a softmax.",
+        "You return the score 0 for positions without a key. Return only one score per key.",
         lambda weight, count: weight * (torch.arange(len(weight)) < count)[:, None],
     ),
 ):
     location.fault(name, message, fails=("short_source",), rows=rows)
 location.fault(
-    "places count from one",
-    "You leave out row 0. Positions count from 0.",
+    "positions count from 1",
+    "You use rows 1 to S. Positions count from 0, so use rows 0 to S - 1.",
     rows=lambda weight, count: weight[1 : count + 1],
 )
 location.fault(
     "the first query for all",
-    "All queries get the scores of the first one. Each query has scores of its own.",
+    "You use the scores of the first query for all queries. Each query has its own scores.",
     read=lambda query, key: query[..., :1, :].expand_as(query),
 )
 
 
-@location("the keys are asked")
+@location("the keys instead of the queries")
 def location_keys(query, key, weight):
-    """You multiply the matrix with the keys. A location score depends on the query alone."""
+    """You multiply the matrix by the keys. A location score depends only on the query."""
     return (key @ weight[: query.shape[-2]].T).mT
 
 
 @location("the dot product is added")
 def location_and_content(query, key, weight):
-    """You add the dot product with the keys. A location score depends on the query alone."""
+    """You add the dot product with the keys. A location score depends only on the query."""
     content = query @ key.mT if query.shape[-1] == key.shape[-1] else 0.0
     return right_location(query, key, weight) + content
 
@@ -426,7 +421,6 @@ def right_local_m(
     real=lambda places, lengths: places < lengths,
     weigh=soft,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     places, steps = torch.arange(scores.shape[2]), torch.arange(scores.shape[1])
     distance = places - centre(steps, lengths)[:, :, None]
     mask = window(distance, half_width) & real(places, lengths[:, None, None])
@@ -448,61 +442,62 @@ def local_m_calls(draw):
 
 
 local_m.fault(
-    "cut after the softmax",
-    """You set the weights outside the window to zero after the softmax, so your rows sum to less
-    than one. The window has to act before it.""",
+    "masked after the softmax",
+    """You set the weights outside the window to zero after the softmax, so rows sum to less than
+    one. Mask the scores before it.""",
     weigh=lambda scores, mask: scores.softmax(-1) * mask,
 )
 local_m.fault(
     "masked scores set to 0",
-    "You set the scores outside the window to 0. That is larger than every negative score.",
+    """You set the scores outside the window to 0, whose exponential is 1. Which score has the
+    exponential 0?""",
     weigh=lambda scores, mask: (scores * mask).softmax(-1),
 )
 for name, message, window in (
     (
         "the edges are left out",
-        "Your window leaves out the positions exactly D away. It has 2D + 1 positions.",
+        "Your window leaves out the positions exactly D away. They belong to it.",
         lambda distance, half_width: distance.abs() < half_width,
     ),
     (
-        "only what came before",
-        "Your window ends at step t. It reaches to both sides: the source has been read.",
+        "only earlier positions",
+        "Your window ends at position t. It extends to both sides.",
         lambda distance, half_width: (distance <= 0) & (distance >= -half_width),
     ),
     (
         "D taken as the whole width",
-        "Your window has D positions in all. D is its reach to *each* side.",
+        "Your window reaches only D / 2 to each side. It should reach D.",
         lambda distance, half_width: distance.abs() <= half_width / 2,
     ),
 ):
     local_m.fault(name, message, window=window)
 local_m.fault(
     "padding is attended to",
-    "Your windows include padding. Two masks have to hold at once.",
+    "Your windows include padding. Apply both masks: the window and the lengths.",
     but=("values",),
     real=lambda places, lengths: places < places + lengths + 1,
 )
 local_m.fault(
     "one window for all steps",
-    "Your window does not move. The window of step t has its centre at t.",
+    "Your window does not move. The centre of step t is t.",
     centre=lambda steps, lengths: 0 * steps.expand(len(lengths), -1),
 )
 local_m.fault(
     "the centre stays inside the sentence",
-    "Your centre stops at the last word. Here the centre of step t is always t.",
+    "Your centre stops at the last real position. Here the centre of step t is always t.",
     but=("values",),
     centre=lambda steps, lengths: torch.minimum(steps, lengths[:, None] - 1),
 )
 local_m.fault(
     "NaN for an empty window",
-    "A step without a real position gives 0/0. Its weights should be zeros.",
+    "For a step without a real position you divide 0 by 0, which is NaN. Its weights should be 0.",
     fails=("beyond_the_end",),
     weigh=lambda scores, mask: scores.masked_fill(~mask, -torch.inf).softmax(-1),
 )
 local_m.fault(
     "an empty window becomes the whole sentence",
-    """A step without a real position gets equal weights: a very negative number in place of minus
-    infinity does that where a row has nothing else.""",
+    """Your step without a real position gets equal weights, because you mask with a finite number.
+    Its weights should be 0.""",
     fails=("beyond_the_end",),
     weigh=lambda scores, mask: scores.masked_fill(~mask, -1e9).softmax(-1),
 )
@@ -527,7 +522,6 @@ def right_local_p(
     bell=gaussian,
     last=as_given,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     places = torch.arange(scores.shape[2])
     distance = places - centre(position)[:, :, None]
     mask = real(places, lengths[:, None, None]).expand(scores.shape)
@@ -555,12 +549,12 @@ def local_p_calls(draw):
 for name, message, bell in (
     (
         "sigma is D",
-        "Your Gaussian is twice as wide as it should be. What is sigma?",
+        "Your Gaussian is too wide: sigma is D / 2, not D.",
         lambda distance, width: gaussian(distance, 2 * width),
     ),
     (
         "no 2 in the exponent",
-        "Your Gaussian falls too fast: a factor is missing in the denominator of its exponent.",
+        "Your Gaussian is too narrow: the 2 in the denominator of the exponent is missing.",
         lambda distance, width: gaussian(distance, width) ** 2,
     ),
     (
@@ -570,53 +564,54 @@ for name, message, bell in (
     ),
     (
         "no Gaussian",
-        "You return the softmax inside the window. The centre then gets no gradient.",
+        "You return the softmax without the Gaussian. The centre then gets no gradient.",
         lambda distance, width: 1.0,
     ),
 ):
     local_p.fault(name, message, bell=bell)
 local_p.fault(
     "normalised again",
-    """You make the rows sum to one again after the Gaussian; adding its logarithm to the scores
-    does the same. A window far from every word should give little in all.""",
+    """You normalise the rows again after the Gaussian, or add its logarithm to the scores. The
+    product is not renormalised.""",
     last=lambda weights: weights / weights.sum(-1, keepdim=True),
 )
 local_p.fault(
     "softmax over the whole sentence",
-    "Your softmax runs over all words. Those outside the window keep a little weight.",
+    "Your softmax runs over all real positions. It should run only over those inside the window.",
     weigh=lambda scores, window, real: soft(scores, real),
 )
 local_p.fault(
-    "cut after the softmax",
-    "You cut the window out after a softmax over all words: the weights inside are too small.",
+    "masked after the softmax",
+    """You apply the window after a softmax over all real positions, so the weights inside are too
+    small.""",
     weigh=lambda scores, window, real: soft(scores, real) * window,
 )
 local_p.fault(
     "the centre is rounded",
-    "You move the centre to the nearest word. It is a real number, and rounding has no gradient.",
+    "You round the centre. It may be fractional, and rounding has no gradient.",
     but=("values",),
     centre=torch.round,
 )
 local_p.fault(
     "no gradient to the centre",
-    "Your numbers are right, but the position is detached on its way through the Gaussian.",
+    "Your values are right, but you detach the position, so it gets no gradient.",
     fails=("gradient",),
     centre=torch.detach,
 )
 local_p.fault(
-    "places count from one",
-    "Every window lies one word too far left: your first word is at position 1, not 0.",
+    "positions count from 1",
+    "Your windows are one position too far left. Positions count from 0.",
     centre=lambda position: position - 1,
 )
 local_p.fault(
     "the edges are left out",
-    "Words exactly D away from the centre are missing. The edge belongs to the window.",
+    "Your window leaves out the positions exactly D away. They belong to it.",
     fails=("values",),
     window=lambda distance, half_width: distance.abs() < half_width,
 )
 local_p.fault(
     "padding is attended to",
-    "Your windows include padding. Which argument do you not use?",
+    "Your windows include padding. Use the argument `lengths`.",
     fails=("padding",),
     real=lambda places, lengths: places < places + lengths + 1,
 )
@@ -653,7 +648,6 @@ def right_fed(
     carry=lambda state, vector: state,
     last=lambda vectors, states: vectors,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     fed, vectors, states = first(state, look), [], []
     for word in words.unbind(1):
         old, state = state, cell(torch.cat(enter(word, fed), dim=-1), state)
@@ -680,35 +674,36 @@ def fed_calls(draw):
 for name, message, feed in (
     (
         "nothing is fed",
-        "Every step gets zeros in place of the last attentional vector.",
+        "You feed zeros at every step. Feed the last attentional vector.",
         lambda vectors, state, fed: fed,
     ),
     (
         "the state is fed",
-        "You feed the state of the cell, which the cell has already. Feed the attentional vector.",
+        "You feed the state of the cell. Feed the attentional vector.",
         lambda vectors, state, fed: state,
     ),
     (
-        "no gradient through what is fed",
-        "Your numbers are right, but the vector that is fed is detached.",
+        "no gradient through the fed vector",
+        "Your values are right, but you detach the fed vector. Gradients pass through it.",
         lambda vectors, state, fed: vectors[-1].detach(),
     ),
     (
         "one step late",
-        "Step t gets the vector of step t - 2. In which order do you use and replace it?",
+        """Your step t gets the vector of step t - 2. Check the order in which you use and replace
+        it.""",
         lambda vectors, state, fed: vectors[-2] if len(vectors) > 1 else fed,
     ),
 ):
     fed.fault(name, message, fails=("later_steps",), feed=feed)
 fed.fault(
     "the vector replaces the state",
-    "You also pass the attentional vector on as the state. Two things go from step to step.",
+    "You also use the attentional vector as the state. State and fed vector are separate.",
     fails=("later_steps",),
     carry=lambda state, vector: vector,
 )
 fed.fault(
-    "the vector comes before the word",
-    "You put the attentional vector before the word. The cell's weights expect the word first.",
+    "the vector comes before the token",
+    "You put the attentional vector before the token. The contract has the token first.",
     enter=lambda word, fed: [fed, word],
 )
 fed.fault(
@@ -720,10 +715,10 @@ for name, first in (
     ("the first step is fed the state", lambda state, look: state),
     ("attention before the first step", lambda state, look: look(state)),
 ):
-    fed.fault(name, "The vector fed to the first step is zero.", first=first)
+    fed.fault(name, "You feed a nonzero vector at the first step. Feed zeros there.", first=first)
 fed.fault(
     "attention from the old state",
-    "The state *before* the update attends, as in Bahdanau's model. Luong updates it first.",
+    "You attend with the state *before* the update, as Bahdanau does. Luong updates it first.",
     reads=lambda new, old: old,
 )
 
@@ -739,7 +734,6 @@ def right_attention(
     size=lambda query, key: query.shape[-1],
     weigh=lambda scores, mask: scores.masked_fill(~mask, -torch.inf).softmax(-1),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return weigh(query @ key.mT / size(query, key) ** 0.5, mask[:, None]) @ value
 
 
@@ -765,24 +759,24 @@ def attention_calls(draw):
 
 attention.fault(
     "nothing repaired",
-    "This is the broken function. What are the scores divided by, and when does the mask act?",
+    "This is the broken function. By what does it divide the scores, and when does it mask?",
     size=by_keys,
     weigh=late,
 )
 attention.fault(
     "the mask still comes too late",
-    "The scale is right, but masked positions still take part in the softmax.",
+    "The scale is now right, but masked positions still take part in the softmax.",
     fails=("padding",),
     weigh=late,
 )
 attention.fault(
     "still scaled by the number of keys",
-    "The mask is right, but the scores still depend on the number of keys.",
+    "The mask is now right, but you still divide by the root of the number of keys.",
     size=by_keys,
 )
 attention.fault(
     "masked scores set to 0",
-    "You set the masked scores to 0, which is a score like any other.",
+    "You set masked scores to 0, whose exponential is 1. Which score has the exponential 0?",
     fails=("padding",),
     weigh=lambda scores, mask: (scores * mask).softmax(-1),
 )
@@ -794,9 +788,7 @@ check = WrongAnswers("check_general", tests=("plain", "mutants"))
 
 @check("a symmetric matrix", fails=("mutants",))
 def check_symmetric(candidate):
-    """Your matrix is its own transpose, so you cannot see which way round it acts, or whether it
-    acts at all. Take one that changes when it is transposed.
-    """
+    """Your matrix is symmetric, so a transposed one gives the same scores. Use one that is not."""
     query, key = torch.arange(24.0).view(2, 3, 4).sin(), torch.arange(40.0).view(2, 5, 4).cos()
     got = candidate(query, key, torch.eye(4))
     return got.shape == (2, 3, 5) and bool(torch.allclose(got, query @ key.mT, atol=1e-4))
@@ -804,8 +796,8 @@ def check_symmetric(candidate):
 
 @check("one query and one key", fails=("mutants",))
 def check_one(candidate):
-    """You try one query and one key. Exchanged axes and keys of another row show only when there are
-    several of each.
+    """You test one query and one key. Exchanged axes and keys of another row show only with several
+    of each.
     """
     weight = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     got = candidate(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 1.0]]), weight)
@@ -814,6 +806,6 @@ def check_one(candidate):
 
 @check("only the shape is compared")
 def check_shape(candidate):
-    """You compare the shape and no numbers. Most wrong scores have the right shape."""
+    """You compare only the shape. Most wrong scores have the right shape."""
     got = candidate(torch.ones(2, 3, 4), torch.ones(2, 5, 6), torch.ones(4, 6))
     return got.shape == (2, 3, 5)

@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Exercises: soft, hard and implicit attention
 #
-# You write the parts of hard attention whose faults raise no error (an estimator, a baseline, a sampler), three ways to explain a network that has no attention module, and a test of your own.
+# You write parts of hard attention (an estimator, a baseline, a sampler), three ways to explain a network without an attention module, and a test.
 #
-# Some tests here are *statistical*: they draw, and compare a mean with what it should be.
-# Their bound is 5 standard errors for each number, so a right answer fails one comparison by chance once in 1.7 million; a test cell makes fewer than 40.
+# Some tests here are *statistical*: they compare the mean of many draws with its expected value.
+# Their bound is 5 standard errors per number: a right answer fails a comparison by chance once in 1.7 million, and a test cell makes fewer than 40.
 #
 # `S` is the number of positions, `B` the number of rows of a batch.
-# Results have the dtype of their inputs (the tests use `float32` and `float64`), and inputs stay as they were.
+# Results have the dtype of their inputs (`float32` or `float64`), and inputs are not changed.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
@@ -19,18 +19,18 @@ oracles, probes = load_oracles("05_soft_hard_implicit")
 
 
 def network(x, weight_1, bias_1, weight_2, bias_2):
-    """A small network without any attention: pixels (B, D) to class scores (B, C)."""
+    """A small network without attention: pixels (B, D) to class scores (B, C)."""
     return torch.tanh(x @ weight_1.T + bias_1) @ weight_2.T + bias_2
 
 
 def draw_seeded(function, seed, weights, draws):
-    """Seeds torch where the function runs, then draws: the same seed, the same draws."""
+    """Seed torch in the process of the function, then draw."""
     student.seed(function, seed)
     return function(weights, draws)
 
 
 def draw_twice(function, seed, weights, draws):
-    """Seeds torch once, then asks twice for half of the draws: each next to its counterpart."""
+    """Seed torch once, then draw in two halves and pair them."""
     student.seed(function, seed)
     first, second = function(weights, draws // 2), function(weights, draws // 2)
     return torch.stack([first, second], -1).flatten()
@@ -41,15 +41,15 @@ def draw_twice(function, seed, weights, draws):
 #
 # `weight_entropy(weights, dim=-1)` returns $-\sum_s \alpha_s \ln \alpha_s$ along the axis `dim`, in nats.
 #
-# - The axis `dim` disappears, and no other one.
-# - A weight of exactly 0 counts 0, not NaN.
-# - Gradients flow through and are finite: where a weight is exactly 0, its gradient is 0.
+# - Only the axis `dim` disappears.
+# - A weight of exactly 0 adds 0, not NaN.
+# - Gradients are finite; that of a weight of exactly 0 is 0.
 #
 # By hand: `[0.5, 0.25, 0.25, 0]` gives $1.5 \ln 2 = 1.0397$.
 #
 # <details><summary>Hint</summary>
 #
-# `torch.where` on the result is too late for the gradient: 0 times infinity is NaN in the backward pass as well.
+# `torch.where` on the result does not repair the gradient: 0 times infinity is NaN in the backward pass, too.
 # Replace a weight of 0 *before* you take the logarithm.
 #
 # </details>
@@ -81,7 +81,7 @@ probe.equals(probe.normal(7, 3, dtype=torch.float64).softmax(0), dim=-2)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "weight_entropy-zeros", "grade": true, "points": 2}
-# Weights of exactly 0, and one place with everything.
+# Weights of exactly 0, and a single weight of 1.
 probe = probes(weight_entropy=weight_entropy)
 probe.equals(torch.tensor([0.5, 0.25, 0.25, 0.0]))
 probe.equals(torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5]], dtype=torch.float64))
@@ -91,7 +91,7 @@ probe.equals(scores.softmax(-1))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "weight_entropy-gradient", "grade": true, "points": 2}
-# Gradients, at a weight of exactly 0 too.
+# Gradients, also at a weight of exactly 0.
 probe = probes(weight_entropy=weight_entropy, oracle=oracles.entropy_with_gradient)
 probe.gradient(torch.tensor([0.5, 0.3, 0.2]))
 probe.gradient(torch.tensor([0.5, 0.5, 0.0]))
@@ -104,17 +104,17 @@ probe.gradient(probe.normal(3, 5).softmax(0), dim=0)
 # %% [markdown]
 # ## 2. The score-function estimator
 #
-# `score_function_gradient(weights, place, reward, baseline=0.0)` returns the REINFORCE estimate of the gradient of the expected reward *by the scores* behind the softmax, one estimate per row.
+# `score_function_gradient(weights, place, reward, baseline=0.0)` returns the REINFORCE estimate of the gradient of the expected reward *with respect to the scores* before the softmax, one per row.
 #
-# - `weights` is `(B, S)`, rows of a softmax; `place` is `(B,)`, the position that was drawn in each row; `reward` is `(B,)`.
+# - `weights` is `(B, S)`, rows of a softmax; `place` is `(B,)`, the position drawn in each row; `reward` is `(B,)`.
 # - `baseline` is a number, or `(B,)`; it is subtracted from the reward.
-# - The result is `(B, S)`, in the dtype of `weights`. It points in the direction in which the expected reward *grows*.
+# - The result is `(B, S)`, in the dtype of `weights`. It points in the direction of *larger* expected reward.
 #
 # By hand: weights `[0.5, 0.3, 0.2]`, position 1, reward 10, baseline 4 give `[-3, 4.2, -1.2]`.
 #
 # <details><summary>Hint</summary>
 #
-# What is the derivative of $\log \alpha_s$ by $e_i$, for $i = s$ and for $i \ne s$?
+# What is the derivative of $\log \alpha_s$ with respect to $e_i$, for $i = s$ and for $i \ne s$?
 # The baseline belongs to the reward, so it enters both cases.
 #
 # </details>
@@ -135,7 +135,7 @@ probe = probes(score_function_gradient=score_function_gradient)
 probe.equals(torch.tensor([[0.5, 0.3, 0.2]]), torch.tensor([1]), torch.tensor([10.0]))
 
 # %% nbgrader={"grade_id": "score_function_gradient-rows", "grade": true, "points": 1}
-# Every row by itself: its own place, its own reward.
+# Several rows, each with its own position and reward.
 probe = probes(score_function_gradient=score_function_gradient)
 probe.equals(
     torch.tensor([[0.5, 0.5], [0.9, 0.1]]), torch.tensor([0, 1]), torch.tensor([2.0, -4.0])
@@ -175,7 +175,7 @@ for baseline in (0.0, 8.0):
 # %% [markdown]
 # ## 3. A leave-one-out baseline
 #
-# `leave_one_out(reward)` returns for every draw of a batch the mean reward of the *other* draws: a baseline that is independent of the draw itself.
+# `leave_one_out(reward)` returns for every draw the mean reward of the *other* draws: a baseline that is independent of the draw itself.
 #
 # - `reward` is `(..., B)` with `B` draws of the same example on the last axis; the result has the same shape.
 # - `B` is at least 2. With `B = 1` there are no others: raise a `ValueError`.
@@ -218,7 +218,7 @@ probe.equals(10 * probe.normal(6))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "leave_one_out-batches", "grade": true, "points": 1}
-# Several examples at once, and two draws each: then every draw gets the other one's reward.
+# Several examples; with two draws each draw gets the reward of the other one.
 probe = probes(leave_one_out=leave_one_out)
 probe.gives(
     torch.tensor([[5.0, 3.0], [0.0, -1.0], [7.0, 7.0]]),
@@ -231,7 +231,7 @@ probe.equals(probe.normal(2, 3, 7, dtype=torch.float64))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "leave_one_out-alone", "grade": true, "points": 1}
-# One draw has no others.
+# A single draw.
 probe = probes(leave_one_out=leave_one_out)
 probe.gives(torch.tensor([4.0, 2.0]), torch.tensor([2.0, 4.0]))
 probe.raises(ValueError, torch.tensor([2.0]))
@@ -243,11 +243,11 @@ probe.raises(ValueError, probe.normal(3, 1))
 # %% [markdown]
 # ## 4. Grad-CAM
 #
-# `grad_cam(activations, gradients)` shows where in its feature maps a convolutional network finds evidence for a class:
+# `grad_cam(activations, gradients)` shows where the feature maps of a convolutional network contain evidence for a class:
 #
 # $$w_k = \frac1Z \sum_{i,j} \frac{\partial y}{\partial A^k_{ij}}, \qquad L = \operatorname{ReLU}\Big(\sum_k w_k A^k\Big)$$
 #
-# - `activations` and `gradients` are `(B, C, height, width)`; $Z$ is the number of places of a map.
+# - `activations` and `gradients` are `(B, C, height, width)`; $Z$ is the number of positions of a map.
 # - The result is `(B, height, width)`.
 #
 # By hand: one map `[[1, 0], [0, 2]]` with gradients of 1 everywhere gives itself; with gradients of -1 it gives zeros.
@@ -273,7 +273,7 @@ probe = probes(grad_cam=grad_cam)
 probe.equals(torch.tensor([[[[1.0, 0.0], [0.0, 2.0]]]]), torch.ones(1, 1, 2, 2))
 
 # %% nbgrader={"grade_id": "grad_cam-channels", "grade": true, "points": 2}
-# Several maps, for and against the class, and gradients that differ from place to place.
+# Several maps, for and against the class, and gradients that differ between positions.
 probe = probes(grad_cam=grad_cam)
 probe.equals(
     torch.tensor([[[[1.0, 0.0], [0.0, 2.0]], [[0.0, 3.0], [1.0, 0.0]]]]),
@@ -300,7 +300,7 @@ probe.equals(
 # %% [markdown]
 # ## Look
 #
-# What a baseline does to the variance: 10,000 of your estimates for position 0, without a baseline and with yours. Both have the same mean.
+# The effect of a baseline on the variance: 10,000 of your estimates for position 0, without a baseline and with yours. Both have the same mean.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -321,20 +321,20 @@ plt.show()
 # # More
 
 # %% [markdown]
-# ## 5. Draw places
+# ## 5. Draw positions
 #
 # `draw_places(weights, draws)` draws `draws` positions independently with the probabilities `weights`: hard attention.
 #
-# - `weights` is `(S,)`, not negative, with sum 1; a position of weight 0 is never drawn.
+# - `weights` is `(S,)`, nonnegative, with sum 1. Never draw a position of weight 0.
 # - The result is an `int64` tensor of shape `(draws,)` with numbers from 0 to `S - 1`.
 # - The randomness comes from torch's global generator. Do not seed it: two calls give different draws.
 #
-# By hand: with weights `[0, 1, 0]` every draw is 1. With `[0.5, 0.5]` two draws in a row are equal half of the time.
+# By hand: with weights `[0, 1, 0]` every draw is 1. With `[0.5, 0.5]` two successive draws are equal half of the time.
 #
 # <details><summary>Hint</summary>
 #
 # `torch.multinomial` does it; check its third argument.
-# Or draw uniform numbers from 0 to 1 and find between which two cumulative sums of the weights they lie.
+# Or draw uniform numbers from 0 to 1 and find the cumulative sums of the weights between which they lie.
 #
 # </details>
 
@@ -347,7 +347,7 @@ def draw_places(weights, draws):
 
 
 # %% nbgrader={"grade_id": "draw_places-certain", "grade": true, "points": 1}
-# Weights that leave no choice.
+# A single weight of 1.
 probe = probes(
     draw_places=draw_places,
     oracle=lambda weights, draws: torch.full((draws,), int(weights.argmax())),
@@ -366,14 +366,14 @@ probe = probes(draw_places=draw_places)
 probe.holds(oracles.FAIR, 1, torch.tensor([0.6, 0.3, 0.1]), 20_000, via=draw_seeded)
 ### BEGIN HIDDEN TESTS
 for size in (4, 7):
-    # no place is so rare that 5 standard errors of a handful of draws would be too few
+    # no weight is so small that the normal approximation fails
     weights = 0.8 * (2 * probe.normal(size, dtype=torch.float64)).softmax(-1) + 0.2 / size
     weights = torch.cat([weights, torch.zeros(1, dtype=torch.float64)])
     probe.holds(oracles.FAIR, int(probe.integers(0, 10_000)), weights, 20_000, via=draw_seeded)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "draw_places-independence", "grade": true, "points": 1}
-# Two draws, of one call or of two: equal as often as chance says (false alarm: 1 in 200,000).
+# Two draws, of one call or of two: equal with the expected frequency (false alarm: 1 in 200,000).
 probe = probes(draw_places=draw_places)
 probe.holds(oracles.FRESH, 2, torch.tensor([0.5, 0.5]), 20_000, via=draw_seeded)
 probe.holds(oracles.FRESH, 3, torch.tensor([0.6, 0.3, 0.1]), 20_000, via=draw_twice)
@@ -387,12 +387,12 @@ probe.holds(oracles.FRESH, int(probe.integers(0, 10_000)), weights, 20_000, via=
 #
 # `gradient_times_input(x, label, *parameters)` is the contribution of each pixel, to first order, to the score of the class `label`: $x_i\, \partial f_{\text{label}} / \partial x_i$.
 #
-# - `network(x, *parameters)` is given above: `x` is `(B, D)`, its result `(B, C)`, the class scores before the softmax.
-# - `label` is `(B,)`: the class that is asked for in each row.
-# - The result is `(B, D)` with its sign, and carries no gradient of its own.
-# - `x` may require a gradient or not; it stays as it was, and neither `x` nor the parameters get a `.grad`.
+# - `network(x, *parameters)` is defined above: `x` is `(B, D)`, its result `(B, C)` the class scores before the softmax.
+# - `label` is `(B,)`: the class of interest in each row.
+# - The result is `(B, D)` with its sign, and does not require a gradient.
+# - `x` may require a gradient or not. It is not changed, and neither `x` nor the parameters get a `.grad`.
 #
-# By hand: if the network were $f(x) = 2 x_1 - 3 x_2$, the picture `[1, 1]` would give `[2, -3]`.
+# By hand: if the network were $f(x) = 2 x_1 - 3 x_2$, the image `[1, 1]` would give `[2, -3]`.
 #
 # <details><summary>Hint</summary>
 #
@@ -414,7 +414,7 @@ def gradient_times_input(x, label, *parameters):
 
 
 # %% nbgrader={"grade_id": "gradient_times_input-by_hand", "grade": true, "points": 1}
-# Nearly the example: tanh is nearly linear for small numbers.
+# Close to the example: tanh is nearly linear for small numbers.
 probe = probes(gradient_times_input=gradient_times_input)
 small = [
     0.01 * torch.tensor([[2.0, -3.0]]),
@@ -425,7 +425,7 @@ small = [
 probe.equals(torch.tensor([[1.0, 1.0]]), torch.tensor([0]), *small)
 
 # %% nbgrader={"grade_id": "gradient_times_input-classes", "grade": true, "points": 2}
-# Several pictures, each with a class of its own.
+# Several images, each with its own class.
 probe = probes(gradient_times_input=gradient_times_input)
 probe.equals(
     torch.tensor([[1.0, 0.0], [2.0, -1.0]]),
@@ -448,9 +448,9 @@ for rows, size, hidden, classes in ((5, 7, 3, 4), (2, 3, 5, 7)):
 
 
 # %% nbgrader={"grade_id": "gradient_times_input-clean", "grade": true, "points": 1}
-# Inputs that ask for gradients and inputs that do not: the result is plain numbers, and nothing is left behind.
+# Inputs that require gradients and inputs that do not: the result requires none, and no `.grad` remains.
 def leaves_no_trace(function, x, label, *parameters):
-    """Asks with and without `requires_grad`, and looks at what is left on the tensors given."""
+    """Call with and without `requires_grad`, and record what remains on the tensors."""
     found = []
     for asked in (x.clone().requires_grad_(), x.clone()):
         result, switched, left = student.traces(function, asked, label, *parameters)
@@ -469,7 +469,7 @@ probe.equals(probe.normal(5, 7), probe.integers(0, 4, 5), *parameters, via=leave
 # %% [markdown]
 # ## 7. Integrated gradients
 #
-# `integrated_gradients(x, start, label, steps, *parameters)` returns each pixel's share in the change of the class score from `start` to `x`:
+# `integrated_gradients(x, start, label, steps, *parameters)` returns each pixel's share of the change of the class score from `start` to `x`:
 #
 # $$a_i = (x_i - x'_i)\, \frac1m \sum_{k=1}^{m} \frac{\partial f\big(x' + \tfrac{k - 1/2}{m}\,(x - x')\big)}{\partial x_i}$$
 #
@@ -478,7 +478,7 @@ probe.equals(probe.normal(5, 7), probe.integers(0, 4, 5), *parameters, via=leave
 # - `x` and `start` are `(B, D)`, `label` is `(B,)`, `network` and `parameters` are as in exercise 6.
 # - The result is `(B, D)`. With many steps its row sums are $f(x) - f(x')$: completeness.
 #
-# By hand: with one step the gradient is taken half-way between `start` and `x`.
+# By hand: with one step, take the gradient half-way between `start` and `x`.
 #
 # <details><summary>Hint</summary>
 #
@@ -507,7 +507,7 @@ unit = [torch.tensor([[1.0, -0.5]]), torch.zeros(1), torch.tensor([[1.0]]), torc
 probe.equals(torch.tensor([[2.0, 1.0]]), torch.zeros(1, 2), torch.tensor([0]), 1, *unit)
 
 # %% nbgrader={"grade_id": "integrated_gradients-path", "grade": true, "points": 2}
-# Several steps, several pictures, from zero.
+# Several steps, several images, from zero.
 probe = probes(integrated_gradients=integrated_gradients)
 probe.equals(torch.tensor([[2.0, 1.0]]), torch.zeros(1, 2), torch.tensor([0]), 4, *unit)
 ### BEGIN HIDDEN TESTS
@@ -531,7 +531,7 @@ for steps in (1, 5):
 
 
 # %% nbgrader={"grade_id": "integrated_gradients-complete", "grade": true, "points": 1}
-# The shares add up to what there is to explain.
+# The shares add up to the change of the score.
 def adds_up(function, x, start, label, steps, *parameters):
     shares = function(x, start, label, steps, *parameters)
     if type(shares) is not torch.Tensor or shares.shape != x.shape:
@@ -559,10 +559,10 @@ probe.holds(
 # ## 8. Repair: the permutation test
 #
 # `broken_change` should measure how much the output of an attention model changes when the weights move to other positions.
-# For `weights` `(B, S)`, `value` `(B, S, E)`, the classifier's matrix `head` `(C, E)` and a new order of the positions, `order` `(S,)`, it should return for each row the total variation between the two *predicted distributions* (softmax of the class scores), before and after: $\tfrac12 \sum_c |p_c - q_c|$, a `(B,)` tensor.
+# It takes `weights` `(B, S)`, `value` `(B, S, E)`, the classifier's matrix `head` `(C, E)` and a new order of the positions, `order` `(S,)`. For each row it should return the total variation between the *predicted distributions* (softmax of the class scores) before and after: $\tfrac12 \sum_c |p_c - q_c|$, a `(B,)` tensor.
 # Position `s` gets the weight of position `order[s]`; the values do not move.
 #
-# It has three faults. Find them, and write `fixed_change`.
+# It has three faults. Find them and write `fixed_change`.
 
 
 # %% nbgrader={"grade_id": "broken_change", "locked": true}
@@ -582,7 +582,7 @@ def fixed_change(weights, value, head, order):
 
 
 # %% nbgrader={"grade_id": "fixed_change-by_hand", "grade": true, "points": 1}
-# All weight on place 0, then on place 1, whose value turns the answer round.
+# All weight on position 0, then on position 1, whose value reverses the answer.
 ### BEGIN HIDDEN TESTS
 def right_change(weights, value, head, order):
     answer = lambda w: torch.einsum("bs,bse,ce->bc", w, value, head).softmax(-1)  # noqa: E731
@@ -591,7 +591,7 @@ def right_change(weights, value, head, order):
 
 ### END HIDDEN TESTS
 probe = probes(fixed_change=fixed_change)
-# softmax of (9, 0), then of (0, 9): 0.99988 and 0.00012 change places
+# softmax of (9, 0), then of (0, 9): 0.99988 and 0.00012 are exchanged
 probe.gives(
     torch.tensor([0.9997532]),
     torch.tensor([[1.0, 0.0]]),
@@ -621,10 +621,10 @@ for rows, size, width, classes in ((3, 5, 2, 4), (2, 7, 3, 5)):
 # %% [markdown]
 # ## 9. Write the test
 #
-# `check_cam(candidate)` takes a `grad_cam(activations, gradients)` (contract in exercise 4) and returns `True` if it is right, `False` if it is wrong.
+# `check_cam(candidate)` takes a `grad_cam(activations, gradients)` and returns `True` if it keeps the contract of exercise 4, `False` if not.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
-# Compute the right value by yourself, and choose inputs on which the wrong recipes *differ*: negative weights, maps that are not square, several channels and several pictures.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
+# Compute the right value yourself, and choose inputs on which wrong answers *differ*: negative weights, non-square maps, several channels and several images.
 
 
 # %% nbgrader={"grade_id": "check_cam", "solution": true}
@@ -648,7 +648,7 @@ def check_cam(candidate):
 
 
 # %% nbgrader={"grade_id": "check_cam-plain", "grade": true, "points": 1}
-# A right one, and two that are plainly wrong.
+# A right answer, and two that are clearly wrong.
 probe = probes(check_cam=check_cam)
 probe.judges(
     right=[analysis.grad_cam],
@@ -660,7 +660,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_cam-mutants", "grade": true, "points": 5}
-# Wrong ones that are harder to see: two here, the others hidden.
+# Wrong answers that are harder to detect: two here, the others hidden.
 probe = probes(check_cam=check_cam)
 probe.judges(
     right=[analysis.grad_cam],
@@ -695,12 +695,12 @@ probe.judges(
         "ReLU before the sum": lambda a, g: (averaged(g) * a).relu().sum(1),
         "positive gradients only": lambda a, g: (averaged(g.relu()) * a).sum(1).relu(),
         "gradients not averaged": lambda a, g: (g * a).sum(1).relu(),
-        "summed over the places": lambda a, g: (g.sum((-2, -1), keepdim=True) * a).sum(1).relu(),
+        "summed over the positions": lambda a, g: (g.sum((-2, -1), keepdim=True) * a).sum(1).relu(),
         "divided by height squared": lambda a, g: (
             (g.sum((-2, -1), keepdim=True) * a).sum(1).relu() / a.shape[-2] ** 2
         ),
         "mean over the channels": lambda a, g: (averaged(g) * a).mean(1).relu(),
-        "weights of the first picture": lambda a, g: (averaged(g[:1]) * a).sum(1).relu(),
+        "weights of the first image": lambda a, g: (averaged(g[:1]) * a).sum(1).relu(),
         "the input is overwritten": changes_its_input,
     },
     points=5,
@@ -710,26 +710,26 @@ probe.judges(
 # %% [markdown]
 # ## 10. Report
 #
-# Take the tile reader of the chapter, or a model of your own, and one map that a paper would show as an explanation: weights, gradients or Grad-CAM.
-# In about 200 words, two points for each part:
+# Take the tile reader of the chapter, or a model of your own, and one map that a paper would present as an explanation: weights, gradients or Grad-CAM.
+# Write about 200 words; each part earns two points.
 #
-# 1. Show one experiment that would have come out differently if the map were *not* the reason for the output, with its control.
-# 2. Someone says: "Permuting the weights hardly changes my model's output, so attention is useless." Give two other explanations, and say how you would tell them apart.
-# 3. Someone trains hard attention with REINFORCE and asks why the loss does not fall. What do you tell them to look at, and what would you try first if it does not improve?
+# 1. Show one experiment whose result would differ if the map were *not* the reason for the output, with its control.
+# 2. A colleague claims: "Permuting the weights hardly changes my model's output, so attention is useless." Give two other explanations, and describe how to distinguish them.
+# 3. A colleague trains hard attention with REINFORCE, and the loss does not fall. What should they plot instead, and what would you try first if that does not improve?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
 # 1. Putting all weight on a tile that is not the digit: the local model falls from 0.94 to chance, so its weights decide.
-# Control: the mixed model with equal weights stays at 0.91 under the same intervention, so the experiment can come out both ways.
-# 2. The states may be mixed, so that every place holds the answer: encode the places separately, or erase the input at the top place.
-# Or the weights are nearly equal, so that a permutation hardly moves anything: look at their entropy, and put all weight on one place instead.
+# Control: the mixed model with equal weights stays at 0.91 under the same intervention, so both results are possible.
+# 2. The states may be mixed, so every position contains the answer: encode the positions separately, or erase the input at the position with the largest weight.
+# Or the weights are nearly equal, so a permutation changes little: measure their entropy, and put all weight on one position instead.
 # 3. The surrogate's value has no meaning; plot the reward.
 # If that does not improve: a baseline that does not depend on the draw, then an entropy term if the weights have collapsed early.
 #
 # **Points**, one for each:
 #
-# - (1a) An intervention that could have come out otherwise.
+# - (1a) An intervention with two possible results.
 # - (1b) Its control.
-# - (2a) Mixed states, and how to tell.
-# - (2b) Weights that are nearly equal, and how to tell.
-# - (3a) The surrogate's value means nothing, plot the reward.
-# - (3b) A baseline first, which does not depend on the draw.
+# - (2a) Mixed states, and how to detect them.
+# - (2b) Nearly equal weights, and how to detect them.
+# - (3a) The value of the surrogate has no meaning: plot the reward.
+# - (3b) First a baseline that does not depend on the draw.

@@ -20,7 +20,7 @@ def draw_seeded(function, seed, weights, draws):
 
 
 def leaves_no_trace(function, x, label, *parameters):
-    """Asks with and without `requires_grad`, and looks at what is left on the tensors given."""
+    """Call with and without `requires_grad`, and record what remains on the tensors."""
     found = []
     for asked in (x.clone().requires_grad_(), x.clone()):
         result, switched, left = student.traces(function, asked, label, *parameters)
@@ -39,7 +39,6 @@ def guarded(weights):
 def right_entropy(
     weights, dim=-1, *, product=guarded, total=lambda x, dim: x.sum(dim), last=lambda h, size: h
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return last(-total(product(weights), dim), weights.shape[dim])
 
 
@@ -62,41 +61,40 @@ def entropy_calls(draw):
 
 entropy.fault(
     "no guard for zero",
-    """You take the logarithm of every weight, so a weight of exactly 0 gives 0 times minus
-    infinity: NaN. Masked positions have weight 0.""",
+    "You take the logarithm of every weight, so a weight of 0 gives NaN. A weight of 0 adds 0.",
     fails=("zeros", "gradient"),
     product=lambda weights: weights * weights.log(),
 )
 entropy.fault(
     "guarded too late",
-    """Your value is right, but the gradient at a weight of 0 is not finite: you repair the result
-    after the logarithm, and the backward pass still goes through it.""",
+    """Your value is right, but the gradient at a weight of 0 is not finite. Replace the weight
+    before the logarithm.""",
     fails=("gradient",),
     product=lambda weights: -torch.special.entr(weights),
 )
 entropy.fault(
     "NaN in the gradient",
-    """Your value is right, but the gradient at a weight of 0 is NaN: you replace the NaN of the
-    product, and the backward pass still goes through it.""",
+    """Your value is right, but the gradient at a weight of 0 is NaN. Replace the weight before the
+    logarithm, not the product after it.""",
     fails=("gradient",),
     product=lambda weights: torch.where(weights > 0, weights * weights.log(), 0.0),
 )
 for constant in (1e-6, 1e-8, 1e-9, 1e-10, 1e-12):
     entropy.fault(
         f"{constant} added under the logarithm",
-        """Zeros then do no harm to the value, but all other weights are a little wrong, and the
-        gradient at a weight of 0 is large instead of 0.""",
+        """You add a constant to the weights, so the gradient at a weight of 0 is large instead of
+        0. Other weights become slightly wrong.""",
         fails=("axes", "zeros", "gradient") if constant > 1e-7 else ("gradient",),
         product=lambda weights, constant=constant: weights * (weights + constant).log(),
     )
 entropy.fault(
-    "scaled to one",
-    "You divide by the largest possible entropy. Compare with the example of the contract.",
+    "scaled to 1",
+    "You divide by the largest possible entropy. The contract asks for nats.",
     last=lambda h, size: h / torch.tensor(float(size)).log(),
 )
 entropy.fault(
     "the exponential of the entropy",
-    "You return the perplexity: the exponential of the entropy.",
+    "You return the perplexity, the exponential of the entropy. Return the entropy.",
     last=lambda h, size: h.exp(),
 )
 
@@ -116,37 +114,33 @@ def draw_calls(draw):
 
 @places("the largest weight", but=("certain",))
 def draw_argmax(weights, draws):
-    """You always return the position of the largest weight. That is a choice and no draw: the other
-    positions are never visited.
-    """
+    """You always return the position of the largest weight. Draw positions at random."""
     return weights.argmax().expand(draws).clone()
 
 
 @places("a second softmax")
 def draw_softmax(weights, draws):
-    """You take a softmax of the weights, which are probabilities already. It makes them nearly equal,
-    and positions of weight 0 are drawn.
+    """You apply a softmax to the weights, which are already probabilities. Positions of weight 0
+    are then drawn.
     """
     return torch.multinomial(weights.softmax(-1), draws, replacement=True)
 
 
 @places("evenly")
 def draw_evenly(weights, draws):
-    """You draw every position equally often. Where do the weights enter?"""
+    """You draw all positions with equal probability. Use the weights."""
     return torch.randint(len(weights), (draws,))
 
 
 @places("one draw for all", but=("certain",))
 def draw_once(weights, draws):
-    """You draw a single position and repeat it. Draw anew each time."""
+    """You draw a single position and repeat it. The draws must be independent."""
     return torch.multinomial(weights, 1).expand(draws).clone()
 
 
 @places("in proportion, without chance", fails=("independence",))
 def draw_in_proportion(weights, draws):
-    """Your shares are exactly the weights, as you go through the positions in order. Independent
-    draws are not that even.
-    """
+    """You return each position in exact proportion to its weight. Draw at random."""
     reached = weights.double().cumsum(-1)
     at = (torch.arange(draws, dtype=torch.float64) + 0.5) / draws * reached[-1]
     return (reached <= at[:, None]).sum(-1).clamp(max=len(weights) - 1)
@@ -154,19 +148,19 @@ def draw_in_proportion(weights, draws):
 
 @places("squared weights", but=("certain",))
 def draw_squared(weights, draws):
-    """Large weights are drawn too often: the shares are those of the squared weights."""
+    """You draw with the squared weights. Use the weights themselves."""
     return torch.multinomial(weights * weights, draws, replacement=True)
 
 
-@places("shifted by one place", but=("independence",))
+@places("shifted by one position", but=("independence",))
 def draw_shifted(weights, draws):
-    """Each position is drawn as often as its neighbour's weight says. Positions count from 0."""
+    """Your positions are one too large. Positions count from 0."""
     return (torch.multinomial(weights, draws, replacement=True) + 1) % len(weights)
 
 
 @places("seeded inside", fails=("independence",))
 def draw_with_own_seed(weights, draws):
-    """You seed torch inside the function, so every call returns the same draws. The caller seeds."""
+    """You seed torch inside the function, so every call returns the same draws. Do not seed it."""
     torch.manual_seed(0)
     return torch.multinomial(weights, draws, replacement=True)
 
@@ -184,7 +178,6 @@ def right_estimate(
     direction=lambda drawn, weights: drawn - weights,
     join=lambda advantage, direction, weights, drawn, reward: advantage[:, None] * direction,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     drawn = one_hot(place, weights.shape[-1]).to(weights.dtype)
     gain = advantage(reward, baseline)
     return join(gain, direction(drawn, weights), weights, drawn, reward)
@@ -209,25 +202,26 @@ def estimate_calls(draw):
 
 estimate.fault(
     "one-hot without the weights",
-    """You move only the position that was drawn. Behind a softmax, raising one weight lowers all
-    others, and that part of the derivative is missing.""",
+    """Only the drawn position gets a gradient. A softmax also passes one to the scores of all other
+    positions.""",
     direction=lambda drawn, weights: drawn,
 )
 estimate.fault(
-    "gradient by the weights",
-    "You differentiate by the *weight*. The contract asks for the scores behind the softmax.",
+    "gradient with respect to the weights",
+    """You differentiate with respect to the *weight*. The contract asks for the score before the
+    softmax.""",
     direction=lambda drawn, weights: drawn / weights,
 )
 estimate.fault(
     "no baseline",
-    "You leave `baseline` out. The mean is right, but the variance is far larger.",
+    "You ignore `baseline`. Subtract it from the reward.",
     fails=("baseline",),
     advantage=lambda reward, baseline: reward,
 )
 estimate.fault(
-    "baseline at the drawn place only",
-    """Your baseline multiplies the drawn position only, so it does not cancel on average: your
-    estimate is biased.""",
+    "baseline only at the drawn position",
+    """You subtract the baseline only at the drawn position, so the estimate is biased. It belongs
+    to the reward in both terms.""",
     fails=("baseline", "unbiased"),
     join=lambda advantage, direction, weights, drawn, reward: (
         advantage[:, None] * drawn - reward[:, None] * weights
@@ -239,8 +233,7 @@ for told, chance in (
 ):
     estimate.fault(
         f"weighted once more by the {told}",
-        """You multiply by a probability. The position was drawn with its probability already, which
-        would count twice in the mean.""",
+        "You multiply by a probability. Drawing already accounts for it.",
         join=lambda advantage, direction, weights, drawn, reward, chance=chance: (
             advantage[:, None] * direction * chance(weights, drawn)
         ),
@@ -262,7 +255,6 @@ def right_others(
     count=refuse,
     last=lambda mean, reward: mean,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return last(total(reward) / count(reward.shape[-1]), reward)
 
 
@@ -278,36 +270,36 @@ def leave_calls(draw):
 
 others.fault(
     "the draw itself included",
-    """You subtract from each draw a mean that contains it. Such a baseline depends on the draw and
-    makes the estimate biased.""",
+    "Your mean includes the draw itself, which makes the estimate biased. Leave it out.",
     total=lambda reward: reward.mean(-1, keepdim=True).expand_as(reward),
     count=lambda draws: 1,
 )
 others.fault(
     "divided by all",
-    "You leave the draw out of the sum, and divide by the number of all draws.",
+    """You leave the draw out of the sum but divide by the number of all draws. Divide by the number
+    of the others.""",
     count=as_given,
 )
 others.fault(
     "sum of the others",
-    "You return the sum of the others' rewards. A baseline has the size of one reward.",
+    "You return the sum of the other rewards. Divide by their number.",
     count=lambda draws: 1,
 )
 others.fault(
-    "advantage in place of the baseline",
-    "You return the reward less its baseline. The contract asks for the baseline alone.",
+    "advantage instead of the baseline",
+    "You return the reward minus its baseline. The contract asks for the baseline alone.",
     last=lambda mean, reward: reward - mean,
 )
 others.fault(
     "over the whole batch",
-    "You sum over all examples. Only the draws of the same example are compared.",
+    "You average over all examples. Average over the draws of the same example.",
     fails=("batches",),
     total=lambda reward: (reward.sum() - reward) / (reward.numel() - 1) * (reward.shape[-1] - 1),
 )
 for found, count in (("NaN", lambda draws: draws - 1), ("zero", lambda draws: max(draws - 1, 1))):
     others.fault(
         f"one draw alone gives {found}",
-        f"A single draw gives {found}. The contract asks for an error: there are no others.",
+        f"You return {found} for a single draw. The contract asks for an error.",
         fails=("alone",),
         count=count,
     )
@@ -327,7 +319,6 @@ def right_cam(
     join=lambda maps: maps.sum(1).relu(),
     last=as_given,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return last(join(weigh(gradients) * activations))
 
 
@@ -344,12 +335,12 @@ def cam_calls(draw):
 for name, message, join in (
     (
         "no ReLU",
-        "Your map has negative positions. Grad-CAM keeps only what speaks *for* the class.",
+        "You leave out the ReLU, so the map has negative elements.",
         lambda maps: maps.sum(1),
     ),
     (
         "ReLU before the sum",
-        "You apply the ReLU to each channel, so evidence against the class is lost.",
+        "You apply the ReLU to each channel. The formula applies it to the sum.",
         lambda maps: maps.relu().sum(1),
     ),
     (
@@ -362,48 +353,46 @@ for name, message, join in (
 for name, message, weigh in (
     (
         "positive gradients only",
-        "You apply a ReLU to the gradients, so no map can count against the class.",
+        "You apply a ReLU to the gradients. The formula averages them with their sign.",
         lambda gradients: averaged(gradients.relu()),
     ),
     (
         "absolute gradients",
-        "You average absolute gradients, so no map can count against the class.",
+        "You average absolute gradients. The formula averages them with their sign.",
         lambda gradients: averaged(gradients.abs()),
     ),
     (
         "gradients not averaged",
-        "You multiply position by position. The first formula gives one weight for a whole map.",
+        "You multiply position by position. The first formula gives one weight per map.",
         as_given,
     ),
     (
         "averaged over the channels",
-        "You average the gradients over the channels. The weight $w_k$ belongs to a channel.",
+        "You average the gradients over the channels. Average over the positions of each channel.",
         lambda gradients: gradients.mean(1, keepdim=True),
     ),
     (
         "averaged over everything",
-        "You average over the channels too. Each channel has a weight of its own.",
+        "You average over the channels, too. Each channel has its own weight.",
         lambda gradients: gradients.mean((-3, -2, -1), keepdim=True),
     ),
 ):
     cam.fault(name, message, but=("by_hand",), weigh=weigh)
 cam.fault(
     "summed over the positions",
-    "Your weights are sums and not means: they are Z times too large.",
+    "You sum the gradients of a map. Divide by Z.",
     weigh=lambda gradients: gradients.sum((-2, -1), keepdim=True),
 )
 cam.fault(
     "scaled to a maximum of one",
-    "You scale every map to a maximum of 1. That hides how strong the evidence is.",
+    "You scale every map to a maximum of 1. The formula does not.",
     last=lambda found: found / found.amax((-2, -1), keepdim=True).clamp(min=1e-8),
 )
 
 
 @cam("roles exchanged")
 def cam_exchanged(activations, gradients):
-    """You average the activations. The gradient says how much a map matters, the activation where it
-    is active.
-    """
+    """You average the activations. Average the gradients, and multiply by the activations."""
     return right_cam(gradients, activations)
 
 
@@ -424,7 +413,6 @@ def slopes(x, label, parameters, score=chosen):
 def right_saliency(
     x, label, *parameters, score=chosen, give=lambda x, slope: x.detach() * slope, ask=as_given
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return give(x, slopes(x, ask(label), parameters, score))
 
 
@@ -445,34 +433,33 @@ def saliency_calls(draw):
 
 saliency.fault(
     "gradient only",
-    "You return the gradient. The contribution is the gradient times the input.",
+    "You return the gradient alone. Multiply it by the input.",
     but=("by_hand",),
     give=lambda x, slope: slope,
 )
 saliency.fault(
     "the result depends on the input",
-    "Your numbers are right, but the result requires a gradient: you multiplied with `x` itself.",
+    """Your values are right, but the result requires a gradient, because you multiply by `x`
+    itself.""",
     fails=("clean",),
     give=lambda x, slope: x * slope,
 )
 saliency.fault(
     "all classes together",
-    "You differentiate the sum of all class scores. Each row asks for one class.",
+    "You differentiate the sum of all class scores. Differentiate that of the class `label`.",
     but=("by_hand",),
     score=lambda logits, label: logits.sum(),
 )
 saliency.fault(
-    "behind the softmax",
-    "You differentiate the probability of the class. The contract asks for its score.",
+    "after the softmax",
+    "You differentiate the probability of the class. Differentiate its score.",
     score=lambda logits, label: chosen(logits.softmax(-1), label),
 )
 
 
 @saliency("a gradient is left behind", fails=("clean",))
 def saliency_backward(x, label, *parameters):
-    """You call `backward` on the caller's own tensor and leave a `.grad` there, to which the next
-    training step adds its own. Work on a copy.
-    """
+    """You call `backward` on the caller's tensor and leave a `.grad` there. Work on a copy."""
     with torch.enable_grad():
         own = x if x.requires_grad else x.detach().clone().requires_grad_()
         chosen(network(own, *parameters), label).backward()
@@ -481,9 +468,7 @@ def saliency_backward(x, label, *parameters):
 
 @saliency("the caller's tensor is switched", fails=("clean",))
 def saliency_switches(x, label, *parameters):
-    """Your numbers are right, but you call `requires_grad_` on the caller's tensor: from then on
-    everything computed with it is recorded. Work on a copy.
-    """
+    """Your values are right, but you call `requires_grad_` on the caller's tensor. Work on a copy."""
     x.requires_grad_()
     with torch.enable_grad():
         total = chosen(network(x, *parameters), label)
@@ -492,8 +477,8 @@ def saliency_switches(x, label, *parameters):
 
 @saliency("switched, and a gradient left behind", fails=("clean",))
 def saliency_switches_and_leaves(x, label, *parameters):
-    """You call `requires_grad_` and `backward` on the caller's own tensor: it keeps the switch and a
-    `.grad`. Work on a copy.
+    """You call `requires_grad_` and `backward` on the caller's tensor, which changes it and leaves
+    a `.grad`. Work on a copy.
     """
     x.requires_grad_()
     with torch.enable_grad():
@@ -515,7 +500,6 @@ def right_integral(
     over=as_given,
     factor=lambda x, start: x - start,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     first = begin(start)
     points = (first + at(k) / steps * (x - first) for k in range(steps))
     total = sum(slopes(point, label, parameters) for point in points)
@@ -544,41 +528,39 @@ for ends, at in (("left", lambda k: k), ("right", lambda k: k + 1)):
         at=at,
     )
 integral.fault(
-    "times the picture",
-    "You multiply by `x`. That is right only for a path that starts at zero.",
+    "times the image",
+    "You multiply by `x`. Multiply by `x - start`.",
     fails=("start", "complete"),
     factor=lambda x, start: x,
 )
 integral.fault(
     "the path starts at zero",
-    "Your path starts at zero, and only the factor uses `start`.",
+    "Your path starts at zero. It should start at `start`.",
     fails=("start", "complete"),
     begin=torch.zeros_like,
 )
 integral.fault(
     "summed, not averaged",
-    "You never divide by the number of steps: an integral is a mean times a length.",
+    "You do not divide by the number of steps. The formula has a mean.",
     but=("one_step",),
     over=lambda steps: 1,
 )
 integral.fault(
     "gradients without the factor",
-    "You return the mean gradient along the path. A share is that times the change of the pixel.",
+    "You return the mean gradient along the path. Multiply it by `x - start`.",
     factor=lambda x, start: torch.ones_like(x),
 )
 
 
-@integral("gradient at the picture only")
+@integral("gradient only at the image")
 def integral_local(x, start, label, steps, *parameters):
-    """You take the gradient at `x` alone: a saturated unit then looks unimportant. Collect the
-    gradients along the path.
-    """
+    """You take the gradient only at `x`. Average the gradients along the path."""
     return (x - start) * slopes(x, label, parameters)
 
 
-@integral("steps that do not start at `start`", fails=("start", "complete"))
+@integral("the path runs along `x`", fails=("start", "complete"))
 def integral_scaled_picture(x, start, label, steps, *parameters):
-    """Your points are `start` plus a share of `x`. The path runs along the difference of the two."""
+    """Your points are `start` plus a fraction of `x`. Add the same fraction of `x - start`."""
     points = (start + (k + 0.5) / steps * x for k in range(steps))
     return (x - start) * sum(slopes(point, label, parameters) for point in points) / steps
 
@@ -597,7 +579,6 @@ def right_change(
     predict=lambda scores: scores.softmax(-1),
     half=lambda distance: distance / 2,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     before = torch.einsum("bs,bse->be", weights, value) @ head.T
     after = torch.einsum("bs,bse->be", move(weights, order), values(value, order)) @ head.T
     return half((predict(before) - predict(after)).abs().sum(-1))
@@ -615,24 +596,24 @@ def change_calls(draw):
 
 change.fault(
     "as it was",
-    "This is the broken function. Why does it give zero for every order: what moves along?",
+    "This is the broken function. It gives zero for every order: what else does it move?",
     values=lambda value, order: value[:, order],
     predict=as_given,
     half=as_given,
 )
 change.fault(
     "scores compared",
-    "The values stay. But you compare class scores; the contract compares distributions.",
+    "The values no longer move, but you compare class scores. Compare distributions.",
     predict=as_given,
 )
 change.fault(
     "not halved",
-    "You compare distributions, but your number goes up to 2. Total variation goes up to 1.",
+    "You compare distributions, but do not halve the sum. Total variation is at most 1.",
     half=as_given,
 )
 change.fault(
     "the inverse order",
-    "Place s gets the weight of place order[s]. You move it the other way.",
+    "You apply the inverse order. Position s gets the weight of position order[s].",
     fails=("any",),
     move=lambda weights, order: weights[:, order.argsort()],
 )
@@ -644,17 +625,15 @@ check = WrongAnswers("check_cam", tests=("plain", "mutants"))
 
 @check("only the shape is compared")
 def check_shape(candidate):
-    """You compare the shape of the result alone, and nearly every wrong answer has the right shape.
-    Compute what is expected and compare every number.
-    """
+    """You compare only the shape. Most wrong answers have the right shape."""
     a = torch.randn(2, 3, 4, 5)
     return tuple(candidate(a, a).shape) == (2, 4, 5)
 
 
 @check("one channel, even gradients")
 def check_easy(candidate):
-    """Your input has one channel and gradients of one: there most recipes give the same map. Take
-    several channels and pictures, and gradients of both signs.
+    """Your input has one channel and gradients of 1, where most wrong answers give the right map.
+    Use several channels and images, and gradients of both signs.
     """
     a = torch.tensor([[[[1.0, 0.0], [0.0, 2.0]]]])
     got = candidate(a.clone(), torch.ones_like(a))
@@ -663,8 +642,6 @@ def check_easy(candidate):
 
 @check("only negative numbers are rejected")
 def check_sign(candidate):
-    """You only check that the map has no negative number. A wrong map may be positive too: compare
-    with numbers that you have computed in another way.
-    """
+    """You only check that the map has no negative element. Compare it with your own numbers."""
     a = torch.linspace(-1, 1, 24).reshape(1, 2, 3, 4)
     return bool((candidate(a, a.flip(1)) >= 0).all())

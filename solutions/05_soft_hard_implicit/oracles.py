@@ -31,7 +31,7 @@ def right_integral(x, start, label, steps, *parameters):
 
 
 def as_often_as_due(function, seed, weights, draws):
-    """Each place is drawn as often as its weight says, within 5 standard errors."""
+    """Each position is drawn with the frequency of its weight, within 5 standard errors."""
     places = function(seed, weights, draws)
     if type(places) is not torch.Tensor or places.shape != (draws,) or places.dtype != torch.int64:
         return f"expected {draws} places as an int64 tensor of shape ({draws},)"
@@ -47,7 +47,7 @@ def as_often_as_due(function, seed, weights, draws):
 
 
 def no_memory(function, seed, weights, draws):
-    """A draw tells nothing about another: pairs come as often as the product says."""
+    """Draws are independent: pairs occur with the product of their frequencies."""
     places = function(seed, weights, draws)
     if type(places) is not torch.Tensor or places.shape != (draws,) or places.dtype != torch.int64:
         return f"expected {draws} places as an int64 tensor of shape ({draws},)"

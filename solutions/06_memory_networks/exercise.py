@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Exercises: memory networks
 #
-# You write the parts of an end-to-end memory network: the weights that encode the order of words, one hop, the program that tells how many hops a task needs, the memory of a story, and several hops that share their memories.
+# You write the parts of an end-to-end memory network: the weights that encode word order, one hop, a program that shows how many hops a task needs, the memory of a story, and several hops that share memories.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
@@ -16,15 +16,15 @@ oracles, probes = load_oracles("06_memory_networks")
 
 
 def place_weights(words, embed_dim):
-    """The position encoding of a sentence with so many words, `(words, embed_dim)`: exercise 1."""
-    # In the open: an answer that calls it is graded where attn_course.functional is closed.
+    """The position encoding of exercise 1, `(words, embed_dim)`."""
+    # Self-contained, because answers are graded without attn_course.functional.
     j = torch.arange(1, words + 1)[:, None] / words
     k = torch.arange(1, embed_dim + 1) / embed_dim
     return 1 - j - k * (1 - 2 * j)
 
 
 def ladder(count, size):
-    """A small table of word vectors for work by hand: row i holds i, 10 i, 100 i ..."""
+    """A small table of word vectors to compute by hand: row i is i, 10 i, 100 i ..."""
     return torch.arange(float(count))[:, None] * 10.0 ** torch.arange(size)
 
 
@@ -39,18 +39,18 @@ def hops_layer_wise(fn, query, memories, hops, update, mask=None):
 # %% [markdown]
 # ## 1. Position encoding
 #
-# `position_encoding(words, embed_dim)` gives the weight of every entry of every word vector of a sentence, by the place of the word (Sukhbaatar and others 2015, section 4.1):
+# `position_encoding(words, embed_dim)` gives a weight for every element of every word vector, which depends on the word's position (Sukhbaatar and others 2015, section 4.1):
 #
 # $$l_{kj} = \left(1 - \frac{j}{J}\right) - \frac{k}{d}\left(1 - \frac{2j}{J}\right).$$
 #
 # - $J$ is `words`, $d$ is `embed_dim`; $j$ runs from 1 to $J$ and $k$ from 1 to $d$.
-# - The result is a float32 tensor of shape `(words, embed_dim)`: one row per word, one column per entry.
+# - The result is a float32 tensor of shape `(words, embed_dim)`: one row per word, one column per element.
 #
-# By hand, two words and two entries: $l_{11} = \frac12 - \frac12 \cdot 0 = \frac12$ and $l_{21} = \frac12 - 1 \cdot 0 = \frac12$ for the first word, $l_{12} = 0 - \frac12 \cdot (-1) = \frac12$ and $l_{22} = 0 - 1 \cdot (-1) = 1$ for the second: `[[0.5, 0.5], [0.5, 1.0]]`.
+# By hand, two words and two elements: $l_{11} = \frac12 - \frac12 \cdot 0 = \frac12$ and $l_{21} = \frac12 - 1 \cdot 0 = \frac12$ for the first word, $l_{12} = 0 - \frac12 \cdot (-1) = \frac12$ and $l_{22} = 0 - 1 \cdot (-1) = 1$ for the second: `[[0.5, 0.5], [0.5, 1.0]]`.
 #
 # <details><summary>Hint</summary>
 #
-# `torch.arange(1, n + 1)` counts from 1. Give one of the two counters a second axis and use broadcasting.
+# `torch.arange(1, n + 1)` counts from 1. Give one counter a second axis and broadcast.
 #
 # </details>
 
@@ -65,7 +65,7 @@ def position_encoding(words, embed_dim):
 
 
 # %% nbgrader={"grade_id": "position_encoding-by_hand", "grade": true, "points": 1}
-# Two words, two entries.
+# Two words, two elements.
 probe = probes(position_encoding=position_encoding)
 probe.equals(2, 2)
 
@@ -80,7 +80,7 @@ probe.equals(7, int(probe.integers(12, 20, 1)))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "position_encoding-one_word", "grade": true, "points": 1}
-# A sentence of one word, and vectors of one entry.
+# A sentence of one word, and d = 1.
 probe = probes(position_encoding=position_encoding)
 probe.equals(1, 4)
 probe.equals(3, 1)
@@ -91,14 +91,14 @@ probe.equals(1, int(probe.integers(5, 12, 1)))
 # %% [markdown]
 # ## 2. One hop
 #
-# `memory_hop(query, memory_in, memory_out, mask=None)` attends to all memories once:
+# `memory_hop(query, memory_in, memory_out, mask=None)` attends once to all memories:
 #
 # $$p_i = \operatorname{softmax}(u^\top m_i), \qquad o = \sum_i p_i c_i .$$
 #
 # - `query` $u$ is `(B, D)`; `memory_in` $m$ is `(B, N, D)`; `memory_out` $c$ is `(B, N, C)`, and `C` may differ from `D`.
-# - `mask` is boolean, `(B, N)`: True = this memory counts. Without a mask all count. A row in which none counts gives weights 0 and output 0.
+# - `mask` is boolean, `(B, N)`: True = the query may attend to this memory. Without a mask it may attend to all. A row whose memories are all masked gets weights 0 and output 0.
 # - The result is the pair `(o, p)`: `(B, C)` and `(B, N)`.
-# - It is right for scores of any size, and gradients flow to all three tensors.
+# - It handles scores of any size, and gradients reach all three tensors.
 #
 # By hand: scores $\ln 1, \ln 3$ give the weights $\frac14, \frac34$; with $c = 8$ and $c = 4$ the output is $\frac14 \cdot 8 + \frac34 \cdot 4 = 5$.
 
@@ -146,7 +146,7 @@ probe.equals(probe.normal(3, 5), probe.normal(3, 7, 5), probe.normal(3, 7, 11))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "memory_hop-mask", "grade": true, "points": 2}
-# Memories that do not count, and rows in which none does.
+# Masked memories, and rows in which all are masked.
 probe = probes(memory_hop=memory_hop)
 probe.equals(
     torch.tensor([[1.0, -2.0], [1.0, -2.0]]),
@@ -158,7 +158,7 @@ probe.equals(
 mask = probe.mask(4, 7, keep=0.5)
 mask[0], mask[1, :3], mask[1, 3:] = False, True, False
 probe.equals(probe.normal(4, 5), probe.normal(4, 7, 5), probe.normal(4, 7, 3), mask)
-# what does not count may have by far the largest score
+# a masked memory may have by far the largest score
 loud = probe.normal(2, 7, 5)
 loud[:, 2] = 100.0
 some = torch.arange(7).repeat(2, 1) != 2
@@ -166,7 +166,7 @@ probe.equals(1.0 + probe.uniform(2, 5), loud, probe.normal(2, 7, 3), some)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "memory_hop-large_scores", "grade": true, "points": 1}
-# Scores whose exponentials do not fit into a float.
+# Scores whose exponentials overflow.
 probe = probes(memory_hop=memory_hop)
 probe.equals(
     torch.tensor([[10.0, 10.0]]),
@@ -183,7 +183,7 @@ probe.equals(
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "memory_hop-gradient", "grade": true, "points": 1}
-# The gradient reaches the query and both memories.
+# Gradients reach the query and both memories.
 probe = probes(memory_hop=memory_hop)
 probe.gradient(
     torch.tensor([[1.0]]),
@@ -198,15 +198,15 @@ probe.gradient(probe.normal(2, 3), probe.normal(2, 5, 3), probe.normal(2, 5, 3),
 # %% [markdown]
 # ## 3. The pointer chase
 #
-# Before you train a network on a task, write the program that solves it: it tells how many hops the task needs.
+# Before you train a network on a task, write a program that solves it: it shows how many hops the task needs.
 #
 # `pointer_chase(story, start, steps)` follows pointers.
 #
-# - `story` is `(B, N, 2)`: the sentence `[a, b]` says that *a* points to *b*, in any order. `[0, 0]` is padding. No symbol points twice in one story, and symbols are positive.
-# - `start` is `(B,)`, `steps` is an integer from 0 on, the same for all rows.
-# - The result is `(B,)`, of the dtype of `start`: the symbol after so many steps. A symbol that points nowhere is kept.
+# - `story` is `(B, N, 2)`: the sentence `[a, b]` means that *a* points to *b*; sentences are in any order. `[0, 0]` is padding. No symbol points twice in one story, and symbols are positive.
+# - `start` is `(B,)`; `steps` is a nonnegative integer, the same for all rows.
+# - The result is `(B,)`, of the dtype of `start`: the symbol after `steps` steps. A symbol without a pointer stays.
 #
-# By hand: with $7 \to 4$, $5 \to 7$, $4 \to 5$, from 5, two steps lead to 7 and on to 4.
+# By hand: with $7 \to 4$, $5 \to 7$, $4 \to 5$, two steps from 5 lead to 7, then to 4.
 
 
 # %% nbgrader={"grade_id": "pointer_chase", "solution": true}
@@ -235,7 +235,7 @@ def right_chase(story, start, steps):
 
 
 def draw_cycles(probe, rows, size):
-    """Stories whose pointers run through all symbols, with where to start."""
+    """Stories whose pointers pass through all symbols, with their starts."""
     order = torch.stack([probe.permutation(size) for _ in range(rows)]) + 4
     pairs = torch.stack([order, order.roll(-1, dims=1)], dim=-1)
     shuffled = [pair[probe.permutation(size)] for pair in pairs]
@@ -266,7 +266,7 @@ for steps in (3, 4, 13):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "pointer_chase-no_step", "grade": true, "points": 1}
-# No step at all.
+# No step.
 probe = probes(pointer_chase=pointer_chase)
 probe.gives(torch.tensor([5, 7]), chain, torch.tensor([5, 7]), 0)
 ### BEGIN HIDDEN TESTS
@@ -292,7 +292,7 @@ for steps in (8, 9):
 # %% [markdown]
 # ## Look
 #
-# Your hop follows pointers: each row shows where one hop attends. The program that you wrote prints the expected symbol.
+# Your hop follows pointers: each row shows the weights of one hop. Your program prints the expected symbol.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -316,19 +316,19 @@ plt.show()
 # # More
 
 # %% [markdown]
-# ## 4. A story becomes a memory
+# ## 4. The memory of a story
 #
-# `build_memory(story, table, ages)` turns one story into one vector per sentence:
+# `build_memory(story, table, ages)` turns a story into one vector per sentence:
 #
 # $$m_i = \sum_{j} l_j \odot A x_{ij} + T(\text{age of } i).$$
 #
-# - `story` is `(N, J)`: word ids, oldest sentence first. Id 0 is padding; it may stand at the end of a sentence, and sentences of padding only may stand anywhere.
-# - `table` is `(V, D)`: row `i` is the vector of word `i`. `ages` is `(A, D)`: row `a` is added to a sentence that has `a` sentences behind it, so the newest one gets row 0.
-# - $l$ is `place_weights(number of words, D)` from the first cell, for the words that *this* sentence has.
-# - Sentences of padding do not count for the age of others, and their vector is 0.
-# - The result is `(N, D)`, of the dtype of `table`. Gradients flow to `table` and to `ages`.
+# - `story` is `(N, J)`: word ids, oldest sentence first. Id 0 is padding. It may end a sentence, and sentences of padding only may occur anywhere.
+# - `table` is `(V, D)`: row `i` is the vector of word `i`. `ages` is `(A, D)`: row `a` is added to the sentence that `a` sentences follow, so the newest one gets row 0.
+# - $l$ is `place_weights(number of words, D)` from the first cell, for the number of words of *this* sentence.
+# - Sentences of padding do not count in the age of others, and their vector is 0.
+# - The result is `(N, D)`, of the dtype of `table`. Gradients reach `table` and `ages`.
 #
-# By hand, with vectors of one entry, where $l_{1j} = j / J$: the story `[[2, 4], [6, 0]]` with the table $i \mapsto i$ and the ages `[100, 200]` gives $\frac12 \cdot 2 + 1 \cdot 4 + 200 = 205$ and $1 \cdot 6 + 100 = 106$.
+# By hand, with $d = 1$, where $l_{1j} = j / J$: the story `[[2, 4], [6, 0]]` with the table $i \mapsto i$ and the ages `[100, 200]` gives $\frac12 \cdot 2 + 1 \cdot 4 + 200 = 205$ and $1 \cdot 6 + 100 = 106$.
 #
 # <details><summary>Hint</summary>
 #
@@ -354,7 +354,7 @@ def build_memory(story, table, ages):
 
 
 # %% nbgrader={"grade_id": "build_memory-words", "grade": true, "points": 1}
-# Sentences without padding, and ages that add nothing.
+# Sentences without padding, ages of zero.
 ### BEGIN HIDDEN TESTS
 def right_memory(story, table, ages):
     mask = story != 0
@@ -374,7 +374,7 @@ probe = probes(build_memory=build_memory, oracle=right_memory)
 probe.equals(torch.tensor([[2, 4], [6, 3]]), ladder(7, 1), torch.zeros(2, 1))
 probe.equals(torch.tensor([[2, 4, 5], [6, 3, 1]]), ladder(7, 2), torch.zeros(2, 2))
 probe.equals(probe.integers(1, 11, 3, 5), probe.normal(11, 7), torch.zeros(3, 7))
-# powers of two, for which the place weights are exact in either dtype
+# powers of two, so the position weights are exact in either dtype
 double = {"dtype": torch.float64}
 probe.equals(
     probe.integers(1, 11, 3, 4), probe.normal(11, 4, **double), torch.zeros(3, 4, **double)
@@ -382,7 +382,7 @@ probe.equals(
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "build_memory-ages", "grade": true, "points": 2}
-# The newest sentence gets row 0 of the ages; the table of ages may have more rows than the story.
+# The newest sentence gets row 0 of the ages; `ages` may have more rows than the story.
 probe = probes(build_memory=build_memory)
 ages = torch.tensor([[100.0], [200.0]])
 probe.gives(torch.tensor([[205.0], [106.0]]), two, ladder(7, 1), ages)
@@ -398,7 +398,7 @@ probe.equals(probe.integers(1, 11, 4, 3), probe.normal(11, 5), probe.normal(7, 5
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "build_memory-padded_words", "grade": true, "points": 2}
-# Sentences of several lengths: the places are counted among the words that are there.
+# Sentences of several lengths: positions count only real words.
 probe = probes(build_memory=build_memory)
 table = 5 + ladder(7, 1)  # word 0 has a vector too: it must not be added
 probe.gives(
@@ -415,7 +415,7 @@ probe.equals(story, probe.normal(11, 7), probe.normal(3, 7))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "build_memory-empty_sentences", "grade": true, "points": 1}
-# Sentences of padding count for no age, and their vector is 0.
+# Sentences of padding count in no age, and their vector is 0.
 probe = probes(build_memory=build_memory)
 ages = 100.0 * (1 + ladder(3, 1))
 last = torch.tensor([[2, 4], [6, 3], [0, 0]])
@@ -430,7 +430,7 @@ probe.equals(story, probe.normal(11, 7), probe.normal(5, 7))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "build_memory-gradient", "grade": true, "points": 1}
-# The gradient reaches the words and the ages.
+# Gradients reach the words and the ages.
 probe = probes(build_memory=build_memory)
 probe.holds(
     properties.gradient_reaches(1, 2), torch.tensor([[2, 4], [1, 3]]), ladder(5, 1), ladder(2, 1)
@@ -442,19 +442,19 @@ probe.gradient(probe.integers(1, 7, 3, 2), probe.normal(7, 3), probe.normal(4, 3
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5. Several hops, and what they share
+# ## 5. Several hops with shared memories
 #
 # `stack_hops(query, memories, hops, tying, update=None, mask=None)` attends to the story `hops` times:
 #
 # $$o^k = \sum_i p_i^k c_i^k, \qquad p_i^k = \operatorname{softmax}(u^{k\top} m_i^k) .$$
 #
-# `memories` is a list of tensors `(B, N, D)`: the story, embedded by several tables of words. The *tying* says which of them a hop uses, and how $u$ is updated:
+# `memories` is a list of tensors `(B, N, D)`: the story, embedded by several tables. The *tying* determines which of them a hop uses, and how $u$ is updated:
 #
-# - `"adjacent"`: `memories` has `hops + 1` entries. The output memory of one hop is the input memory of the next: $c^k = m^{k+1}$. The query becomes $u^{k+1} = u^k + o^k$.
-# - `"layer-wise"`: `memories` has two entries. Every hop compares with the first and reads the second. The query becomes $u^{k+1} = H u^k + o^k$, where `update` is $H$, `(D, D)`.
+# - `"adjacent"`: `memories` has `hops + 1` elements. The output memory of one hop is the input memory of the next: $c^k = m^{k+1}$. The query becomes $u^{k+1} = u^k + o^k$.
+# - `"layer-wise"`: `memories` has two elements. Every hop compares with the first and reads the second. The query becomes $u^{k+1} = H u^k + o^k$, where `update` is $H$, `(D, D)`.
 #
-# - `query` is `(B, D)`, `mask` is `(B, N)` as in exercise 2, and every row has a memory that counts.
-# - The result is the pair of $u^{K+1}$, `(B, D)`, and the weights of all hops, `(B, K, N)`. Gradients flow through all hops.
+# - `query` is `(B, D)`, `mask` is `(B, N)` as in exercise 2, and every row has a memory that is not masked.
+# - The result is the pair of $u^{K+1}$, `(B, D)`, and the weights of all hops, `(B, K, N)`. Gradients pass through all hops.
 #
 # By hand, adjacent, one hop, one memory: its weight is 1, so $u^2 = u^1 + c^1$, whatever $m^1$ is.
 
@@ -487,7 +487,7 @@ probe.equals(probe.normal(3, 5), [probe.normal(3, 7, 5) for _ in range(2)], via=
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "stack_hops-adjacent", "grade": true, "points": 2}
-# Two hops and three: the output memory of one is the input memory of the next.
+# Two and three hops: the output memory of one is the input memory of the next.
 probe = probes(stack_hops=stack_hops)
 two = [*one, torch.tensor([[[5.0, 1.0], [3.0, -4.0]]])]
 probe.equals(torch.tensor([[1.0, 0.5]]), two, via=hops_adjacent)
@@ -498,7 +498,7 @@ probe.gradient(probe.normal(2, 3), three, 2, "adjacent", wrt=0)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "stack_hops-layer_wise", "grade": true, "points": 2}
-# The same two memories at every hop, and a linear map on the way.
+# The same two memories at every hop, with a linear map between hops.
 probe = probes(stack_hops=stack_hops)
 quarter_turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
 probe.equals(torch.tensor([[1.0, 0.5]]), one, 2, quarter_turn, via=hops_layer_wise)
@@ -508,7 +508,7 @@ probe.equals(probe.normal(3, 5), pair, 3, 0.5 * probe.normal(5, 5), via=hops_lay
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "stack_hops-mask", "grade": true, "points": 1}
-# No hop attends to memories that do not count.
+# No hop attends to masked memories.
 probe = probes(stack_hops=stack_hops)
 mask = torch.tensor([[True, False]])
 probe.equals(torch.tensor([[1.0, 0.5]]), two, mask, via=hops_adjacent)
@@ -526,7 +526,7 @@ probe.equals(probe.normal(3, 5), three, mask, via=hops_adjacent)
 # `broken_two_hops` should attend to a story twice and return $u^3 = u^1 + o^1 + o^2$, with the same two memories at both hops.
 # `query` is `(B, D)`, `memory_in` and `memory_out` are `(B, N, D)`.
 #
-# It has two faults. Find them, and write `fixed_two_hops`.
+# It has two faults. Find them and write `fixed_two_hops`.
 
 
 # %% nbgrader={"grade_id": "broken_two_hops", "locked": true}
@@ -558,8 +558,8 @@ probe.gives(
 )
 
 # %% nbgrader={"grade_id": "fixed_two_hops-second_look", "grade": true, "points": 2}
-# The first hop reads the clue for the second: 50 e1 finds 60 e2, both together find 70 e1.
-# The clue alone would find the third memory.
+# The first hop reads the clue for the second: 50 e1 retrieves 60 e2, and their sum retrieves 70 e1.
+# The clue alone would retrieve the third memory.
 probe = probes(fixed_two_hops=fixed_two_hops)
 probe.gives(
     torch.tensor([[120.0, 60.0]]),
@@ -583,10 +583,10 @@ probe.equals(probe.normal(3, 5), probe.normal(3, 7, 5), probe.normal(3, 7, 5))
 # %% [markdown]
 # ## 7. Write the test
 #
-# `check_hop(candidate)` takes a `memory_hop(query, memory_in, memory_out, mask=None)` (contract in exercise 2) and returns `True` if it is right, `False` if it is wrong.
+# `check_hop(candidate)` takes a `memory_hop(query, memory_in, memory_out, mask=None)` and returns `True` if it keeps the contract of exercise 2, `False` if not.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
-# Choose inputs on which the wrong ones *differ*: two different memories, several rows, a mask, a row without memories, large scores.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
+# Choose inputs on which wrong answers *differ*: two different memories, several rows, a mask, a row without memories, large scores.
 
 
 # %% nbgrader={"grade_id": "check_hop", "solution": true}
@@ -615,7 +615,7 @@ def check_hop(candidate):
 
 
 # %% nbgrader={"grade_id": "check_hop-plain", "grade": true, "points": 1}
-# A right one, and three that are plainly wrong.
+# A right answer, and three that are clearly wrong.
 def doubled(query, memory_in, memory_out, mask=None):
     output, weights = oracles.right_hop(query, memory_in, memory_out, mask)
     return output, 2 * weights
@@ -626,7 +626,7 @@ probe.judges(
     right=[oracles.right_hop],
     wrong={
         "the weights are doubled": doubled,
-        "every memory alike": lambda query, memory_in, memory_out, mask=None: (
+        "every memory with equal weight": lambda query, memory_in, memory_out, mask=None: (
             memory_out.mean(1),
             torch.full(memory_in.shape[:2], 1 / memory_in.shape[1]),
         ),
@@ -639,7 +639,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_hop-mutants", "grade": true, "points": 5}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong answers that are harder to detect. (Which ones is hidden.)
 probe = probes(check_hop=check_hop)
 probe.judges(right=[oracles.right_hop], wrong={"the weights are doubled": doubled}, points=5)
 
@@ -709,7 +709,7 @@ probe.judges(
         "reads the memory that it compares with": reads_input,
         "the softmax runs over the rows of the batch": over_rows,
         "the mask is ignored": no_mask,
-        "the mask is turned round": turned_mask,
+        "the mask is inverted": turned_mask,
         "exponentials overflow": unshifted,
         "a row without memories gets even weights": uniform_when_empty,
         "only the best memory counts": hard,
@@ -721,28 +721,28 @@ probe.judges(
 # %% [markdown]
 # ## 8. Report
 #
-# Train memory networks on a task of `attn_course.data` (three supporting facts, counting, yes or no) or on one of your own, or take the numbers of the chapter.
-# In about 200 words, two points for each part:
+# Train memory networks on a task of `attn_course.data` (three supporting facts, counting, yes or no) or on your own, or use the numbers of the chapter.
+# Write about 200 words; each part earns two points.
 #
-# 1. Show error against the number of hops, with at least two controls. Say for each control which other explanation it rules out, and what it would have shown if that explanation were true.
-# 2. Look at the weights of each hop on a few stories that are answered right and on a few that are not. Do they point at the supporting facts? Is that a proof that the model uses them? (Chapter 05.)
-# 3. Someone says: "A memory network learns to write facts into its memory and to read them back." What is right and what is wrong about it?
+# 1. Show error against the number of hops, with at least two controls. For each control name the explanation that it rules out, and what it would show if that explanation were true.
+# 2. Plot the weights of each hop on some stories with right and some with wrong answers. Are they large on the supporting facts? Does that prove that the model uses them? (Chapter 05.)
+# 3. A colleague claims: "A memory network learns to write facts into its memory and to read them back." What is right and what is wrong about this?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
 # 1. Two supporting facts: with one hop about half of the answers are wrong, with two hops nearly none.
-# A single look sees the sentence that names the object, or some place that was named lately, but the place hangs on a person whom only the first fact names.
-# Without temporal encoding two hops fail as well, so it is not the number of parameters: the story's order is needed to choose among several moves.
-# With the sentences of another story the accuracy is that of guessing, so the answer comes through the memory and not from habits of the question.
-# If frequent answers explained the result, the most frequent one would do well; it is right about one time in six.
-# 2. The first hop points at the sentence that names the object last, the second at the last move of the person in it.
-# Weights that point there are compatible with use and no proof of it; taking the sentence out and seeing the answer change is a better one.
-# 3. Right: facts are read back, by attention, several times. Wrong: nothing is written. Each sentence becomes a vector by itself, the same for every question, and no hop changes one; only the query changes.
+# A single hop finds the sentence that names the object, or a recent place, but the place depends on a person whom only the first fact names.
+# Without temporal encoding two hops fail as well, so the number of parameters is not the reason: choosing among several moves needs the order of the story.
+# With the sentences of another story the accuracy falls to chance, so the answer comes from the memory, not from the question alone.
+# If frequent answers explained the result, the most frequent one would do well; it is right one time in six.
+# 2. The first hop attends to the last sentence that names the object, the second to the last move of its person.
+# Such weights are compatible with use but do not prove it; removing the sentence and observing a changed answer is better evidence.
+# 3. Right: attention reads facts several times. Wrong: nothing is written. Each sentence becomes a vector that is the same for every question, and no hop changes it; only the query changes.
 #
 # **Points**, one for each:
 #
 # - (1a) Error against hops with two controls.
-# - (1b) For each the explanation that it rules out.
+# - (1b) For each control, the explanation that it rules out.
 # - (2a) Weights on right and wrong answers.
-# - (2b) Pointing is no proof of use; an intervention is named.
+# - (2b) Large weights do not prove use; an intervention is named.
 # - (3a) Reading is right.
 # - (3b) Nothing is written.

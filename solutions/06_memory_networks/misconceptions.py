@@ -34,7 +34,6 @@ def right_places(
     formula=lambda j, k: 1 - j - k * (1 - 2 * j),
     last=as_given,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     of_words, of_entries = sizes(words, embed_dim)
     j = torch.arange(first_word, first_word + words)[:, None] / of_words
     k = torch.arange(first_entry, first_entry + embed_dim) / of_entries
@@ -53,9 +52,9 @@ def place_calls(draw):
 
 
 for told, first_word, first_entry in (
-    ("words and entries", 0, 0),
+    ("words and elements", 0, 0),
     ("words", 0, 1),
-    ("entries", 1, 0),
+    ("elements", 1, 0),
 ):
     places.fault(
         f"{told} counted from 0",
@@ -65,32 +64,32 @@ for told, first_word, first_entry in (
     )
 places.fault(
     "rows and columns exchanged",
-    "Your table has a row per entry. Here a row belongs to a word.",
+    "Your result has a row per element. It should have a row per word.",
     but=("by_hand",),
     last=lambda table: table.T,
 )
 places.fault(
     "the two sizes exchanged",
-    "You divide the word's number by the size of the vector, and the entry's by that of the sentence.",
+    "You divide the word's number by d and the element's number by J. Exchange the two.",
     but=("by_hand",),
     sizes=lambda words, size: (size, words),
 )
 places.fault(
     "the factor 2 is missing",
-    "In your last bracket j is not doubled. Compare it with the formula.",
+    "You leave out the factor 2 before j in the last bracket. Compare with the formula.",
     formula=lambda j, k: 1 - j - k * (1 - j),
 )
 places.fault(
     "the order of words reversed",
-    "Your rows are in the opposite order: the last word gets the weights of the first one.",
+    "Your rows are in reverse order. Row 0 belongs to the first word.",
     last=lambda table: table.flip(0),
 )
 
 
 @places("the released code's variant")
 def places_of_the_code(words, embed_dim):
-    """This is what the authors' program computes: twice as large and centred half a step later. The
-    exercise asks for the printed formula.
+    """You compute the variant of the authors' code: twice as large and centred half a step later.
+    The exercise asks for the printed formula.
     """
     j = torch.arange(1, words + 1)[:, None] - (words + 1) / 2
     k = torch.arange(1, embed_dim + 1) - (embed_dim + 1) / 2
@@ -120,7 +119,6 @@ def right_hop(
     read=lambda memory_in, memory_out: memory_out,
     last=lambda output, weights, query: (output, weights),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     scores = compare(query, compared(memory_in, memory_out))
     keep = torch.ones_like(scores, dtype=torch.bool) if mask is None else allow(mask)
     weights = weigh(scores, keep)
@@ -154,32 +152,32 @@ def hop_calls(draw):
 
 hop.fault(
     "reads the memory that it compares with",
-    "You take the weighted sum of the input memory. Where does `memory_out` enter?",
+    "You take the weighted sum of `memory_in`. Take that of `memory_out`.",
     read=lambda memory_in, memory_out: memory_in + 0 * memory_out.sum(),
 )
 hop.fault(
     "compares with the memory that it reads",
-    "Your scores come from the output memory. Where does `memory_in` enter?",
+    "You compute the scores with `memory_out`. Compute them with `memory_in`.",
     compared=lambda memory_in, memory_out: memory_out + 0 * memory_in.sum(),
 )
 hop.fault(
     "softmax over the rows of the batch",
-    "Your weights sum to one over the rows of the batch. Stories are independent.",
+    "Your softmax runs over the batch. It should run over the memories.",
     weigh=lambda scores, keep: scores.masked_fill(~keep, -torch.inf).softmax(0).nan_to_num(0.0),
 )
 hop.fault(
     "the scores are scaled",
-    "You divide by the root of the size. The formula of memory networks has no scale.",
+    "You divide by the root of the size. This formula has no scale.",
     compare=lambda query, memory: torch.einsum("bd,bnd->bn", query, memory) / query.shape[1] ** 0.5,
 )
 hop.fault(
-    "cosines in place of dot products",
-    "You divide by the lengths of the vectors. The formula has the plain product.",
+    "cosines instead of dot products",
+    "You divide by the lengths of the vectors. The formula has the dot product.",
     compare=lambda query, memory: torch.cosine_similarity(query[:, None], memory, dim=-1),
 )
 hop.fault(
     "only the best memory",
-    "You take the best memory alone, and no gradient can move the weights.",
+    "You return only the best memory. Return the weighted sum of all.",
     weigh=lambda scores, keep: (
         torch.nn.functional.one_hot(
             scores.masked_fill(~keep, -torch.inf).argmax(-1), scores.shape[-1]
@@ -189,7 +187,7 @@ hop.fault(
 )
 hop.fault(
     "masked scores set to 0",
-    "You set masked scores to 0, which is larger than every negative score.",
+    "You set masked scores to 0, whose exponential is 1. Which score has the exponential 0?",
     fails=("mask",),
     weigh=lambda scores, keep: (
         guarded(scores * keep, torch.ones_like(keep)) * keep.any(-1, keepdim=True)
@@ -197,26 +195,26 @@ hop.fault(
 )
 hop.fault(
     "masked after the softmax",
-    "You set weights to 0 after the softmax, so the others no longer sum to one.",
+    "You set masked weights to 0 after the softmax, so the rest sum to less than one.",
     fails=("mask",),
     weigh=lambda scores, keep: scores.softmax(-1) * keep,
 )
 hop.fault(
-    "NaN where nothing counts",
-    "A row without a memory gives 0/0. What does the contract ask of such a row?",
+    "NaN where all memories are masked",
+    "For a row without memories you divide 0 by 0, which is NaN. The contract asks for 0.",
     fails=("mask",),
     weigh=lambda scores, keep: scores.masked_fill(~keep, -torch.inf).softmax(-1),
 )
 hop.fault(
-    "even weights where nothing counts",
-    """Where no memory counts, all scores are one large negative number, and the softmax of equal
-    scores is even. The contract asks for 0.""",
+    "equal weights where all memories are masked",
+    """Your row without memories gets equal weights, because you mask with a finite number. The
+    contract asks for 0.""",
     fails=("mask",),
     weigh=lambda scores, keep: scores.masked_fill(~keep, -1e9).softmax(-1),
 )
 hop.fault(
     "exponentials overflow",
-    "You take the exponential of the scores without subtracting their maximum.",
+    "You take the exponential of the raw scores, which overflows. Subtract their maximum first.",
     fails=("mask", "large_scores"),
     weigh=lambda scores, keep: (
         (scores.exp() * keep) / (scores.exp() * keep).sum(-1, keepdim=True).clamp(min=1e-30)
@@ -224,7 +222,7 @@ hop.fault(
 )
 hop.fault(
     "the query is added",
-    "You return the query plus what was read. The hop returns what was read alone.",
+    "You add the query to the output. The hop returns the weighted sum alone.",
     but=("mask", "other_size"),
     last=lambda output, weights, query: (
         (output + query if output.shape == query.shape else output),
@@ -250,7 +248,6 @@ def right_chase(
     stay=lambda here, first: here,
     passes=False,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     ends = []
     for row, first in zip(story.tolist(), start.tolist(), strict=True):
         pairs, here, left = [pair(one) for one in row], first, count(steps)
@@ -287,25 +284,25 @@ def chase_calls(draw):
 for name, message, missed, count in (
     (
         "one step too many",
-        "With no step you should still be at the start. How often does your loop run?",
+        "You take one step too many. With 0 steps the result is the start.",
         ("one_step", "many_steps", "no_step"),
         lambda steps: steps + 1,
     ),
     (
         "one step too few",
-        "After one step you are still at the start. How often does your loop run?",
+        "You take one step too few. Check how often your loop runs.",
         ("one_step", "many_steps"),
         lambda steps: steps - 1,
     ),
     (
         "only one step",
-        "You take one step, however many the caller asks for.",
+        "You take at most one step. Take `steps` steps.",
         ("many_steps", "dead_ends"),
         lambda steps: min(steps, 1),
     ),
     (
         "at least one step",
-        "You step before you check the count. With no step you should be at the start.",
+        "You always take at least one step. With 0 steps the result is the start.",
         ("no_step",),
         lambda steps: max(steps, 1),
     ),
@@ -313,30 +310,30 @@ for name, message, missed, count in (
     chase.fault(name, message, fails=missed, count=count)
 chase.fault(
     "backwards",
-    "You follow the pointers backwards. In `[a, b]` the pointer leaves a.",
+    "You follow the pointers backwards. `[a, b]` points from a to b.",
     but=("no_step",),
     pair=lambda one: one[::-1],
 )
 chase.fault(
     "one pass through the story",
-    """You go through the story once and follow a pointer when it comes. The next one may stand
-    earlier: search the whole story at each step.""",
+    """You read the story once from first to last. The next pointer may be earlier: search the whole
+    story at each step.""",
     fails=("many_steps", "dead_ends"),
     passes=True,
 )
 for found, stay in (("0", lambda here, first: 0), ("the start", lambda here, first: first)):
     chase.fault(
         f"{found} where no pointer leaves",
-        f"Where no pointer leaves you continue at {found}. The contract asks to stay.",
+        f"If a symbol has no pointer, you continue at {found}. It should stay.",
         fails=("dead_ends",),
         stay=stay,
     )
 
 
-@chase("the first sentence where none fits", fails=("dead_ends",))
+@chase("the first sentence where none matches", fails=("dead_ends",))
 def chase_argmax(story, start, steps):
-    """Where no sentence fits, `argmax` of nothing but False is 0, and you follow the first sentence.
-    Check first whether any sentence fits.
+    """If no sentence matches, `argmax` returns 0 and you follow the first sentence. Check first
+    whether one matches.
     """
     here, rows = start, torch.arange(len(start))
     for _ in range(steps):
@@ -359,7 +356,6 @@ def right_memory(
     age=lambda at, behind, before, story, ages: ages[behind],
     empty=lambda row, ages, behind: row,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     real = (story != 0).any(1)
     rows, before = [], 0
     for at, sentence in enumerate(story):
@@ -403,48 +399,49 @@ def memory_calls(draw):
 
 memory.fault(
     "a bag of words",
-    "You add the word vectors as they are, so the order of words is lost.",
+    "You add the word vectors without their position weights, so word order is lost.",
     weigh=lambda sentence, words, size: torch.ones(len(words), size),
 )
 memory.fault(
-    "a mean in place of a sum",
+    "a mean instead of a sum",
     "You divide by the number of words. The formula has a sum.",
     total=lambda x: x.mean(0),
 )
 memory.fault(
     "padding is a word",
-    "You add the vector of word 0. Id 0 is padding.",
+    "You treat id 0 as a word. It is padding.",
     fails=("padded_words",),
     keep=as_given,
 )
 memory.fault(
     "the width instead of the length",
-    "You count padding in J, the number of words of a sentence.",
+    "You include padding in J. It counts only the words of the sentence.",
     fails=("padded_words",),
     weigh=lambda sentence, words, size: right_places(len(sentence), size),
 )
 for name, message, passed, age in (
     (
         "ages counted from the oldest",
-        "Your oldest sentence gets row 0. Which sentence has none behind it?",
+        "You give row 0 to the oldest sentence. It belongs to the newest.",
         ("words",),
         lambda at, behind, before, story, ages: ages[before],
     ),
     (
         "no ages",
-        "Nothing of `ages` enters your memory. See the last term of the formula.",
+        "You ignore `ages`. Add the last term of the formula.",
         ("words",),
         lambda at, behind, before, story, ages: 0 * ages[behind],
     ),
     (
         "the table of ages read from its end",
-        "Your oldest sentence gets the last row of the table. An age counts the sentences behind.",
+        """You give the last row of `ages` to the oldest sentence. An age counts the sentences that
+        follow.""",
         ("words", "padded_words"),
         lambda at, behind, before, story, ages: ages[len(ages) - 1 - before],
     ),
     (
         "ages counted from 1",
-        "Your newest sentence gets row 1. It has no sentence behind it, so its age is 0.",
+        "You give row 1 to the newest sentence. No sentence follows it, so its age is 0.",
         ("words",),
         lambda at, behind, before, story, ages: ages[min(behind + 1, len(ages) - 1)],
     ),
@@ -452,13 +449,13 @@ for name, message, passed, age in (
     memory.fault(name, message, but=passed, age=age)
 memory.fault(
     "empty sentences count for the age",
-    "Padding behind a sentence makes it older. Sentences of padding are no sentences.",
+    "You count sentences of padding in the age. Count only real sentences.",
     fails=("empty_sentences",),
     age=lambda at, behind, before, story, ages: ages[len(story) - 1 - at],
 )
 memory.fault(
     "empty sentences have an age",
-    "A sentence of padding gets the vector of an age. Its vector is 0.",
+    "You add an age to sentences of padding. Their vector is 0.",
     fails=("empty_sentences",),
     empty=lambda row, ages, behind: row + ages[max(behind, 0)],
 )
@@ -480,7 +477,6 @@ def right_stack(
     move=lambda query, update: query @ update.T,
     join=lambda query, moved, output, tying: moved + output,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     first, weights, mask = query, [], allow(mask)
     for k in range(hops):
         into, out = roles(k) if tying == "adjacent" else (0, 1)
@@ -514,37 +510,37 @@ def stack_calls(draw):
 
 stack.fault(
     "the query is replaced, not added to",
-    "After a hop you keep only what was read. The new query has two terms.",
+    "You replace the query by the output. Add the two.",
     join=lambda query, moved, output, tying: output,
 )
 stack.fault(
     "an adjacent hop replaces the query",
-    "With the adjacent tying you keep only what was read. The query is added there as well.",
+    "With adjacent tying you replace the query by the output. Add the two.",
     but=("layer_wise",),
     join=lambda query, moved, output, tying: output if isinstance(tying, str) else moved + output,
 )
 stack.fault(
-    "every hop asks the first question",
-    "All hops compare with the first query, so the second finds nothing new.",
+    "every hop uses the first query",
+    "You use the first query at every hop. Use the updated one.",
     but=("one_hop",),
     asked=lambda query, first: first,
 )
 for name, message, lost, roles in (
     (
         "every hop uses the first two memories",
-        "With adjacent tying you use memories 0 and 1 at every hop. Which belong to hop k?",
+        "With adjacent tying you use memories 0 and 1 at every hop. Hop k has its own pair.",
         ("adjacent", "mask"),
         lambda k: (0, 1),
     ),
     (
         "compares with the first memory at every hop",
-        "What you read moves on from hop to hop; what you compare with does not.",
+        "You compare with memory 0 at every hop. The input memory changes as well.",
         ("adjacent", "mask"),
         lambda k: (0, k + 1),
     ),
     (
         "one memory in both roles",
-        "You read the memory that you compare with. Which memory is the output of hop k?",
+        "You use one memory as input and output of a hop. The output memory is the next one.",
         ("one_hop", "adjacent", "mask"),
         lambda k: (k, k),
     ),
@@ -553,19 +549,19 @@ for name, message, lost, roles in (
 for name, message, move in (
     (
         "the linear map is left out",
-        "With layer-wise tying the query goes on unchanged. What stands before it in the formula?",
+        "With layer-wise tying you leave out H. Multiply the query by it.",
         lambda query, update: query,
     ),
     (
         "the linear map is transposed",
-        "Your map acts from the wrong side; H is square, so the shapes fit. Queries are rows.",
+        "You use the transpose of H; it is square, so the shapes fit. Queries are rows.",
         lambda query, update: query @ update,
     ),
 ):
     stack.fault(name, message, fails=("layer_wise", "mask"), move=move)
 stack.fault(
     "the linear map is applied to the sum",
-    "You apply the map to query and output. It stands before the query only.",
+    "You apply H to query and output. It multiplies only the query.",
     fails=("layer_wise", "mask"),
     join=lambda query, moved, output, tying: (
         moved + output if isinstance(tying, str) else (query + output) @ tying.T
@@ -573,7 +569,7 @@ stack.fault(
 )
 stack.fault(
     "the mask is ignored",
-    "Your hops attend to memories that do not count.",
+    "You ignore the mask, so your hops attend to masked memories.",
     fails=("mask",),
     allow=lambda mask: None,
 )
@@ -582,7 +578,6 @@ stack.fault(
 
 
 def right_two(query, memory_in, memory_out, *, dim=-1, asks=lambda query, output: query + output):
-    """The right answer in steps; a fault replaces some of them."""
 
     def output_of(asked):
         weights = (asked[:, None] * memory_in).sum(-1).softmax(dim)
@@ -603,24 +598,25 @@ def two_hop_calls(draw):
 
 two.fault(
     "nothing repaired",
-    "This is the broken function. Over which axis do the weights sum to one, and what is the query?",
+    """This is the broken function. Over which axis do the weights sum to one, and which query does
+    the second hop use?""",
     dim=0,
     asks=lambda query, output: query,
 )
 two.fault(
-    "the second hop still asks the first question",
-    "Both hops have the same query and find the same. What has the first one added?",
+    "the second hop still uses the first query",
+    "Both of your hops use the same query. Add the output of the first to it.",
     fails=("second_look",),
     asks=lambda query, output: query,
 )
 two.fault(
     "the stories still compete",
-    "Your weights still sum to one over the rows of the batch. Stories are independent.",
+    "Your softmax still runs over the batch. It should run over the memories.",
     dim=0,
 )
 two.fault(
-    "the second hop forgets the question",
-    "Your second query is what the first hop read. It should be the question plus what was read.",
+    "the second hop drops the query",
+    "Your second query is only the output of the first hop. Add the first query.",
     fails=("second_look",),
     asks=lambda query, output: output,
 )
@@ -645,24 +641,24 @@ def check_calls(draw):
 
 @check("accepts everything")
 def check_nothing(candidate):
-    """Your test always returns True, so it catches nothing. Call the candidate and compare its result
-    with numbers of your own.
+    """Your test always returns True. Call the candidate and compare its result with your own
+    numbers.
     """
     return True
 
 
 @check("rejects everything")
 def check_refuse(candidate):
-    """Your test returns False even for a right hop. Do you leave room for rounding, and what do you
-    expect in a row without memories?
+    """Your test rejects a right hop. Do you allow for rounding, and what do you expect in a row
+    without memories?
     """
     return False
 
 
 @check("no mask in the test", fails=("mutants",))
 def check_without_mask(candidate):
-    """Your test passes no mask, so it accepts a candidate that ignores it, inverts it or fails on an
-    empty row. Check every promise of the contract.
+    """Your test passes no mask. Many wrong answers ignore it, invert it or fail on a row without
+    memories.
     """
     query = torch.tensor([[1.0, 2.0], [0.5, -1.0]])
     memory_in = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 0.3]]]).repeat(2, 1, 1)
@@ -673,13 +669,13 @@ def check_without_mask(candidate):
 
 @check("the shapes only")
 def check_shapes(candidate):
-    """You compare shapes and no numbers. Nearly every wrong answer has the right shape."""
+    """You compare only shapes. Most wrong answers have the right shape."""
     got = candidate(torch.ones(3, 5), torch.ones(3, 7, 5), torch.ones(3, 7, 5))
     return got[0].shape == (3, 5) and got[1].shape == (3, 7)
 
 
 @check("only the sums of the weights")
 def check_sums(candidate):
-    """You check that the weights sum to one, as even weights do too. Compare each weight."""
+    """You only check that the weights sum to one, as equal weights do. Compare each weight."""
     _, weights = candidate(torch.ones(3, 5), torch.rand(3, 7, 5), torch.rand(3, 7, 5))
     return bool(torch.allclose(weights.sum(-1), torch.ones(3), atol=1e-5))

@@ -2,13 +2,13 @@
 # # Exercises: scaled dot-product attention
 #
 # You write the function that the rest of the course is built on, with the names that torch gives it.
-# Then the mask of a model that writes from left to right, a bias on the scores, the graph behind a stack of layers, and attention with one part removed.
+# Then you write the causal mask, a bias on the scores, the graph behind a stack of layers, and attention with one part removed.
 #
-# Shapes: `L` queries, `S` keys with one value each, `E` entries in a query and in a key, `E_v` entries in a value.
-# `...` stands for any number of leading axes, none included: batch, heads.
+# Shapes: `L` queries, `S` keys with one value each, `E` elements in a query and in a key, `E_v` elements in a value.
+# `...` is any number of leading axes (batch, heads), possibly none.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
@@ -18,9 +18,9 @@ from attn_course.probes import from_numpy, load_oracles
 oracles, probes = load_oracles("07_scaled_dot_product")
 
 # By hand: the query 2, 0, 0, 0 and two keys; values 4, 0 and 0, 8.
-ASKED = torch.tensor([[2.0, 0.0, 0.0, 0.0]])
-OFFERED = torch.tensor([[0.0, 0.0, 0.0, 0.0], [1.0986123, 0.0, 0.0, 0.0]])
-HANDED = torch.tensor([[4.0, 0.0], [0.0, 8.0]])
+QUERY = torch.tensor([[2.0, 0.0, 0.0, 0.0]])
+KEYS = torch.tensor([[0.0, 0.0, 0.0, 0.0], [1.0986123, 0.0, 0.0, 0.0]])
+VALUES = torch.tensor([[4.0, 0.0], [0.0, 8.0]])
 
 # %% [markdown]
 # ## 1. Scaled dot-product attention
@@ -31,10 +31,10 @@ HANDED = torch.tensor([[4.0, 0.0], [0.0, 8.0]])
 #
 # - `query` is `(..., L, E)`, `key` is `(..., S, E)`, `value` is `(..., S, E_v)`, with the same leading axes.
 #   The result is `(..., L, E_v)`, of the dtype of the inputs.
-# - `attn_mask` is boolean and broadcasts to `(..., L, S)`. `True` means: this query may attend to this key. Without a mask everything is allowed.
-# - A key that is not allowed has no influence, however large its score is.
-# - A query that is allowed nothing gets an output of 0, not NaN, and passes back a gradient of 0.
-# - The result is right for every finite score, however large.
+# - `attn_mask` is boolean and broadcasts to `(..., L, S)`. `True` means: this query may attend to this key. Without a mask every key is allowed.
+# - A masked key has no influence, however large its score is.
+# - A query whose keys are all masked gets an output of 0, not NaN, and a gradient of 0.
+# - It handles every finite score, however large.
 # - Gradients reach `query`, `key` and `value`. No argument is changed.
 #
 # By hand, with $E = 4$: the query $[2, 0, 0, 0]$ and the keys $[0, 0, 0, 0]$ and $[\ln 3, 0, 0, 0]$ have the products $0$ and $2 \ln 3$.
@@ -44,12 +44,12 @@ HANDED = torch.tensor([[4.0, 0.0], [0.0, 8.0]])
 #
 # <details><summary>Hint 1</summary>
 #
-# `key.transpose(-2, -1)` exchanges the last two axes and leaves the others alone.
+# `key.transpose(-2, -1)` swaps the last two axes and keeps the others.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Close positions before the softmax. Then look at what the softmax does to a row that is closed everywhere, forwards and backwards: give such a row harmless scores first, and remove its weights afterwards.
+# Mask the scores before the softmax. A row that is masked everywhere needs care in the forward and in the backward pass: give it harmless scores first, and remove its weights after the softmax.
 #
 # </details>
 
@@ -60,7 +60,7 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None):
     scores = query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5  # (..., L, S)
     if attn_mask is None:
         return scores.softmax(dim=-1) @ value
-    none = ~attn_mask.any(dim=-1, keepdim=True)  # queries that are allowed nothing
+    none = ~attn_mask.any(dim=-1, keepdim=True)  # queries whose keys are all masked
     weights = scores.masked_fill(~attn_mask & ~none, -torch.inf).softmax(dim=-1)
     return weights.masked_fill(none, 0.0) @ value  # (..., L, E_v)
     ### END SOLUTION
@@ -69,7 +69,7 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None):
 # %% nbgrader={"grade_id": "scaled_dot_product_attention-by_hand", "grade": true, "points": 1}
 # One query and two keys, as in the text.
 probe = probes(scaled_dot_product_attention=scaled_dot_product_attention)
-probe.gives(torch.tensor([[1.0, 6.0]]), ASKED, OFFERED, HANDED)
+probe.gives(torch.tensor([[1.0, 6.0]]), QUERY, KEYS, VALUES)
 
 # %% nbgrader={"grade_id": "scaled_dot_product_attention-values", "grade": true, "points": 2}
 # Several queries, no mask.
@@ -81,7 +81,7 @@ probe.equals(
 )
 ### BEGIN HIDDEN TESTS
 probe.equals(probe.normal(5, 3), probe.normal(7, 3), probe.normal(7, 2))
-# as many queries as keys, and all sizes equal: only the values can tell
+# all sizes equal: a swapped axis shows only in the values
 probe.equals(probe.normal(4, 4), probe.normal(4, 4), probe.normal(4, 4))
 ### END HIDDEN TESTS
 
@@ -95,13 +95,13 @@ probe.equals(probe.normal(2, 3, 5, 3), probe.normal(2, 3, 5, 3), probe.normal(2,
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "scaled_dot_product_attention-mask", "grade": true, "points": 2}
-# Not every key is allowed: here the third one, which fits best.
+# The third key, which matches best, is masked.
 probe = probes(scaled_dot_product_attention=scaled_dot_product_attention)
 probe.gives(
     torch.tensor([[1.0, 6.0]]),
-    ASKED,
-    torch.cat([OFFERED, torch.tensor([[5.0, 0.0, 0.0, 0.0]])]),
-    torch.cat([HANDED, torch.tensor([[90.0, 90.0]])]),
+    QUERY,
+    torch.cat([KEYS, torch.tensor([[5.0, 0.0, 0.0, 0.0]])]),
+    torch.cat([VALUES, torch.tensor([[90.0, 90.0]])]),
     torch.tensor([[True, True, False]]),
 )
 ### BEGIN HIDDEN TESTS
@@ -110,19 +110,19 @@ heads = probe.normal(2, 3, 4, 5), probe.normal(2, 3, 4, 5), probe.normal(2, 3, 4
 probe.equals(*heads, probe.mask(4, 4))
 probe.equals(*heads, probe.mask(2, 1, 1, 4))
 probe.equals(*heads, torch.ones(4, 4, dtype=torch.bool).tril())
-# the key that is not allowed has by far the largest score
+# the masked key has by far the largest score
 loud = torch.cat([probe.normal(4, 4), torch.full((1, 4), 300.0)])
 probe.equals(1.0 + probe.uniform(3, 4), loud, probe.normal(5, 2), torch.arange(5).repeat(3, 1) < 4)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "scaled_dot_product_attention-empty_row", "grade": true, "points": 2}
-# The second query is allowed nothing.
+# All keys of the second query are masked.
 probe = probes(scaled_dot_product_attention=scaled_dot_product_attention)
 probe.gives(
     torch.tensor([[1.0, 6.0], [0.0, 0.0]]),
-    ASKED.repeat(2, 1),
-    OFFERED,
-    HANDED,
+    QUERY.repeat(2, 1),
+    KEYS,
+    VALUES,
     torch.tensor([[True, True], [False, False]]),
 )
 ### BEGIN HIDDEN TESTS
@@ -139,7 +139,7 @@ probe.gradient(
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "scaled_dot_product_attention-large_scores", "grade": true, "points": 1}
-# Scores of 200, 199 and 0: the first two exponentials do not fit into a float32.
+# Scores of 200, 199 and 0: the first two exponentials overflow in float32.
 probe = probes(scaled_dot_product_attention=scaled_dot_product_attention)
 probe.equals(
     torch.tensor([[20.0, 2.0, 0.0, 0.0]]),
@@ -155,14 +155,14 @@ probe.equals(
     base + probe.integers(0, 2, 5, 4),
     probe.normal(5, 2),
 )
-# all scores lie below -10,000, and some keys are not allowed
+# all scores are below -10,000, and some keys are masked
 probe.equals(
     -base * 40 + probe.integers(0, 2, 3, 4),
     base + probe.integers(0, 2, 5, 4) * torch.tensor([0, 1, 1, 1]),
     probe.normal(5, 2),
     torch.tensor([True, True, False, True, False]).repeat(3, 1),
 )
-# the keys that are not allowed have scores that lie 18,000 above all others
+# the scores of masked keys are 18,000 above all others
 probe.equals(
     -base * 40 + probe.integers(0, 2, 3, 4),
     base * torch.tensor([1.0, 1.0, 0.0, 1.0, 0.0])[:, None],
@@ -190,7 +190,7 @@ probe.gradient(probe.normal(3, 4), probe.normal(5, 4), probe.normal(5, 2), some,
 # Double precision in, double precision out.
 probe = probes(scaled_dot_product_attention=scaled_dot_product_attention)
 double = torch.float64
-probe.equals(ASKED.double(), OFFERED.double(), HANDED.double())
+probe.equals(QUERY.double(), KEYS.double(), VALUES.double())
 ### BEGIN HIDDEN TESTS
 probe.equals(
     probe.normal(5, 3, dtype=double), probe.normal(7, 3, dtype=double), probe.normal(7, 2).double()
@@ -198,13 +198,13 @@ probe.equals(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. Only the past
+# ## 2. The causal mask
 #
-# A model that writes from left to right must not see what it has still to write.
-# `causal_mask(query_length, key_length)` returns the mask for that.
+# A model that generates text from left to right must not attend to tokens that it has yet to generate.
+# `causal_mask(query_length, key_length)` returns its mask.
 #
 # - The result is boolean, `(query_length, key_length)`. `True` means: may attend.
-# - Query `i` may attend to the keys `0` to `i`, itself included. Both count from the left, also where there are more keys than queries or fewer (as torch's `is_causal` does).
+# - Query `i` may attend to keys `0` to `i`. Both count from the left, for any two lengths, as in torch's `is_causal`.
 #
 # By hand, two queries and three keys: `[[True, False, False], [True, True, False]]`.
 
@@ -242,9 +242,9 @@ probe.everywhere()
 # %% [markdown]
 # ## 3. Repair: self-attention with two faults
 #
-# `broken_self_attention` should make queries, keys and values of `x` and let every position attend to itself and to what is left of it.
+# `broken_self_attention` should project `x` to queries, keys and values and let every position attend to itself and to earlier positions.
 # `x` is `(B, L, D)`; `weight_query` and `weight_key` are `(E, D)`, `weight_value` is `(E_v, D)`; the result is `(B, L, E_v)`.
-# It runs, it trains, no number is NaN, and it has two faults. Find them, and write `fixed_self_attention`.
+# It runs, it trains and it produces no NaN, but it has two faults. Find them and write `fixed_self_attention`.
 
 
 # %% nbgrader={"grade_id": "broken_self_attention", "locked": true}
@@ -268,7 +268,7 @@ def fixed_self_attention(x, weight_query, weight_key, weight_value):
 
 
 # %% nbgrader={"grade_id": "fixed_self_attention-same_size", "grade": true, "points": 1}
-# Queries and keys are as large as the input: only one of the two faults shows.
+# Queries and keys have the width of the input, which hides one of the two faults.
 probe = probes(fixed_self_attention=fixed_self_attention)
 one = torch.eye(2)
 probe.equals(torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]]]), one, one, one)
@@ -277,7 +277,7 @@ probe.equals(probe.normal(2, 5, 3), probe.normal(3, 3), probe.normal(3, 3), prob
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "fixed_self_attention-other_size", "grade": true, "points": 2}
-# Queries and keys are smaller than the input.
+# Queries and keys are narrower than the input.
 probe = probes(fixed_self_attention=fixed_self_attention)
 probe.equals(
     torch.tensor([[[2.0, 0.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0]]]),
@@ -292,14 +292,14 @@ probe.equals(probe.normal(2, 5, 7), probe.normal(2, 7), probe.normal(2, 7), prob
 # %% [markdown]
 # ## Look
 #
-# Your attention map. Values that are the rows of the identity give the weights themselves. Look for the future in it, then leave the mask out.
+# Your attention map: with the identity as values, the output is the weights. Check that no weight lies above the diagonal, then remove the mask.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
 
 words = ["the", "cat", "that", "sat", "on", "the", "mat"]
 table = torch.randn(20, 16, generator=torch.Generator().manual_seed(1))
-x = table[[words.index(word) for word in words]]  # both "the" have one vector
+x = table[[words.index(word) for word in words]]  # both "the" share one vector
 weights = scaled_dot_product_attention(x, x, torch.eye(7), causal_mask(7, 7))
 plt.imshow(weights)
 plt.xticks(range(7), words)
@@ -312,15 +312,15 @@ plt.show()
 # %% [markdown]
 # ## 4. A bias on the scores
 #
-# A mask says yes or no. A bias says how much: it is added to the scores, and may be learned.
+# A mask allows a key or excludes it. A bias is added to the scores and may be learned.
 # `attention_with_bias(query, key, value, bias)` is
 #
 # $$\operatorname{softmax}\!\left(\frac{Q K^\top}{\sqrt{E}} + B\right) V .$$
 #
 # - `bias` is floating and broadcasts to `(..., L, S)`; the rest is as in exercise 1.
-# - An entry of $-\infty$ closes a position, as `False` does in a mask. A query that is closed everywhere gets 0, not NaN.
-# - The result is right for every finite score and bias, however large.
-# - Gradients reach all four arguments; at entries of $-\infty$ the gradient is 0.
+# - An element of $-\infty$ masks a key, as `False` does in a mask. A query whose keys are all masked gets 0, not NaN.
+# - It handles every finite score and bias, however large.
+# - Gradients reach all four arguments; at elements of $-\infty$ the gradient is 0.
 #
 # By hand, with the query, the keys and the values of exercise 1 and the bias $[\ln 9, 0]$: the scores are $\ln 9$ and $\ln 3$, the weights $\frac34$ and $\frac14$, the output $[3, 2]$.
 
@@ -338,28 +338,28 @@ def attention_with_bias(query, key, value, bias):
 # %% nbgrader={"grade_id": "attention_with_bias-by_hand", "grade": true, "points": 1}
 # The example of the text.
 probe = probes(attention_with_bias=attention_with_bias)
-probe.gives(torch.tensor([[3.0, 2.0]]), ASKED, OFFERED, HANDED, torch.tensor([[2.1972246, 0.0]]))
+probe.gives(torch.tensor([[3.0, 2.0]]), QUERY, KEYS, VALUES, torch.tensor([[2.1972246, 0.0]]))
 
 # %% nbgrader={"grade_id": "attention_with_bias-values", "grade": true, "points": 2}
-# One bias for all, one for each head, one for each row of the batch.
+# A bias for all, a bias per head, and a bias per batch element.
 probe = probes(attention_with_bias=attention_with_bias)
 probe.equals(probe.normal(5, 3), probe.normal(7, 3), probe.normal(7, 2), probe.normal(5, 7))
 ### BEGIN HIDDEN TESTS
 heads = probe.normal(2, 3, 5, 4), probe.normal(2, 3, 5, 4), probe.normal(2, 3, 5, 4)
 probe.equals(*heads, probe.normal(3, 5, 5))
 probe.equals(*heads, probe.normal(2, 1, 1, 5))
-# a bias that is larger than any exponential can carry
+# a bias whose exponential overflows
 probe.equals(probe.normal(3, 4), probe.normal(5, 4), probe.normal(5, 2), 200 * probe.mask(3, 5))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "attention_with_bias-closed", "grade": true, "points": 2}
-# The second key is closed for the first query, and every key for the second query.
+# The second key is masked for the first query, and every key for the second query.
 probe = probes(attention_with_bias=attention_with_bias)
 probe.gives(
     torch.tensor([[4.0, 0.0], [0.0, 0.0]]),
-    ASKED.repeat(2, 1),
-    OFFERED,
-    HANDED,
+    QUERY.repeat(2, 1),
+    KEYS,
+    VALUES,
     torch.tensor([[0.5, -torch.inf], [-torch.inf, -torch.inf]]),
 )
 ### BEGIN HIDDEN TESTS
@@ -387,16 +387,16 @@ probe.gradient(probe.normal(3, 4), probe.normal(5, 4), probe.normal(5, 2), bias,
 # %% [markdown]
 # ## 5. The graph of a stack
 #
-# A mask is a graph: an edge from key `j` to query `i` wherever query `i` may attend to key `j`. The edges have a direction.
-# In a stack of layers information takes one step per layer, and every layer adds its input to its output, so that each position also keeps what it had.
+# A mask is a directed graph: it has an edge from key `j` to query `i` where query `i` may attend to key `j`.
+# In a stack of layers, information takes one step per layer. Every layer adds its input to its output, so each position also keeps its own information.
 #
-# `reachable(mask, layers)` says which inputs can change which outputs.
+# `reachable(mask, layers)` returns which inputs can change which outputs.
 #
 # - `mask` is boolean and `(L, L)`: `mask[i, j]` is `True` where position `i` may attend to position `j`. It is the same in each layer.
-# - The result is boolean and `(L, L)`: entry `[i, j]` is `True` where the input at `j` can change the output at `i` after `layers` layers.
-# - With `layers = 0` every position has only itself. It is right for 300 layers, too.
+# - The result is boolean and `(L, L)`: element `[i, j]` is `True` where the input at `j` can change the output at `i` after `layers` layers.
+# - With `layers = 0` every output depends on its own input only. It must also work for 300 layers.
 #
-# By hand, three positions, each of which may attend to its left neighbour only: after one layer position 2 holds something of 1 and 2, after two layers something of 0, 1 and 2.
+# By hand, three positions that may each attend to their left neighbour only: after one layer, position 2 depends on inputs 1 and 2; after two layers, on 0, 1 and 2.
 
 
 # %% nbgrader={"grade_id": "reachable", "solution": true}
@@ -427,7 +427,7 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "reachable-deep", "grade": true, "points": 1}
-# Three hundred layers: there are more ways through the graph than a float can count.
+# Three hundred layers: the number of paths exceeds the largest float.
 probe = probes(reachable=reachable)
 probe.equals(torch.block_diag(torch.ones(2, 2), torch.ones(3, 3)).bool(), 300)
 ### BEGIN HIDDEN TESTS
@@ -438,19 +438,19 @@ probe.equals(torch.ones(5, 5, dtype=torch.bool).tril(-1), 300)
 # %% [markdown]
 # ## 6. Without the softmax
 #
-# What does the softmax cost? Leave it out and see:
+# Attention without the softmax is
 #
 # $$\frac{Q K^\top}{\sqrt{E}}\, V .$$
 #
 # - `attention_without_softmax(query, key, value)`, with the shapes of exercise 1 and no mask.
-# - It works for long sequences: the table of `L` times `S` scores is never held in memory. The test with `L = S = 4096` and `E = 8` allows 4 MiB, and the table alone needs 64.
+# - It works for long sequences: the `L` by `S` matrix of scores is never held in memory. The test with `L = S = 4096` and `E = 8` allows 4 MiB; the matrix alone needs 64.
 # - Gradients reach all three arguments.
 #
 # By hand, with the query, the keys and the values of exercise 1: the scores $0$ and $\ln 3$ are the weights, the output is $[0, 8 \ln 3] = [0, 8.789]$.
 #
 # <details><summary>Hint</summary>
 #
-# A product of three matrices may be computed from the left or from the right. The softmax is what forbids the choice.
+# A product of three matrices can be computed in either order. With a softmax in between, it cannot.
 #
 # </details>
 
@@ -465,7 +465,7 @@ def attention_without_softmax(query, key, value):
 # %% nbgrader={"grade_id": "attention_without_softmax-by_hand", "grade": true, "points": 1}
 # The example of the text.
 probe = probes(attention_without_softmax=attention_without_softmax)
-probe.gives(torch.tensor([[0.0, 8.7888983]]), ASKED, OFFERED, HANDED)
+probe.gives(torch.tensor([[0.0, 8.7888983]]), QUERY, KEYS, VALUES)
 
 # %% nbgrader={"grade_id": "attention_without_softmax-values", "grade": true, "points": 1}
 # Several queries.
@@ -494,11 +494,11 @@ probe.gradient(probe.normal(3, 4), probe.normal(5, 4), probe.normal(5, 2), wrt=(
 # %% [markdown]
 # ## 7. Write the test
 #
-# `check_attention(candidate)` takes another learner's `scaled_dot_product_attention(query, key, value, attn_mask=None)` (contract in exercise 1) and returns `True` if it is right, `False` if it is wrong.
+# `check_attention(candidate)` takes another learner's `scaled_dot_product_attention(query, key, value, attn_mask=None)` and returns `True` if it keeps the contract of exercise 1, `False` if not.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
-# Many wrong ones agree with the right one where sizes are equal, where nothing is masked, or where scores are small. One well-known test looks at the shape alone, and passes all of them.
-# Choose inputs on which they differ, and leave room for rounding. A candidate may also raise an error on your inputs: then it is wrong.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
+# Many wrong answers agree with the right one when sizes are equal, nothing is masked or scores are small. A test of the shape alone accepts them all.
+# Choose inputs on which they differ, and allow for rounding. A candidate that raises an error is wrong.
 
 
 # %% nbgrader={"grade_id": "check_attention", "solution": true}
@@ -530,7 +530,7 @@ def check_attention(candidate):
 
 
 # %% nbgrader={"grade_id": "check_attention-plain", "grade": true, "points": 1}
-# A right one, and three that are plainly wrong.
+# A right answer, and three that are clearly wrong.
 def by_loops(query, key, value, attn_mask=None):
     return from_numpy(oracles.right_attention)(query, key, value, attn_mask)
 
@@ -553,7 +553,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_attention-mutants", "grade": true, "points": 8}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong answers that are harder to detect. (Which ones is hidden.)
 probe = probes(check_attention=check_attention)
 probe.judges(
     right=[by_loops], wrong={"twice the right result": lambda *x: 2 * by_loops(*x)}, points=8
@@ -624,25 +624,25 @@ probe.judges(
 # %% [markdown]
 # ## 8. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
+# Use your functions or the numbers of the chapter. Write about 200 words; each part earns two points.
 #
-# 1. Draw queries and keys with independent entries of mean 0 and variance 1, for $E$ from 4 to 1024. Show the variance of the products and the largest weight of a row, with and without $1/\sqrt E$. Then repeat it with keys of which every entry is multiplied by 5. What does the factor guarantee, and what not?
-# 2. Use the same matrix for queries and keys. Are the scores symmetric? Are the weights? Say why, and what that means for the graph.
-# 3. Compare `attention_without_softmax` with `scaled_dot_product_attention` on a look-up (one key fits exactly, the others are random). What is lost with the softmax, and what is won?
+# 1. Draw queries and keys with independent elements of mean 0 and variance 1, for $E$ from 4 to 1024. Show the variance of the products and the largest weight of a row, with and without $1/\sqrt E$. Repeat it with keys multiplied by 5. What does the factor guarantee, and what does it not?
+# 2. Use the same matrix for queries and keys. Are the scores symmetric? Are the weights? Explain why, and what that means for the graph.
+# 3. Compare `attention_without_softmax` with `scaled_dot_product_attention` on a look-up (one key matches exactly, the others are random). What do you lose and gain without the softmax?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
-# 1. The variance of a product is $E$, so that the largest weight goes to 1 as $E$ grows; divided by $\sqrt E$ the variance is 1 and the largest weight keeps its size.
-# The factor rests on the assumption of unit variance. With keys five times as large the scaled scores have variance 25 for every $E$: they do not grow with $E$, and they saturate all the same.
-# 2. The scores are symmetric, $x_i^\top W^\top W x_j$ is the same both ways. The weights are not: each row is divided by its own sum.
-# So the graph stays directed even then: how much $i$ takes from $j$ says nothing about how much $j$ takes from $i$.
-# 3. Lost: competition. The random keys add noise that grows with their number, weights may be negative, and they do not sum to one; the softmax pushes the others down exponentially.
-# Won: the product may be computed from the right, in memory and time that grow linearly with the length.
+# 1. The variance of a product is $E$, so the largest weight goes to 1 as $E$ grows. Divided by $\sqrt E$, the products have variance 1 and the largest weight keeps its size.
+# The factor assumes unit variance. With keys five times as large, the scaled scores have variance 25 for every $E$: they do not grow with $E$, but they still saturate.
+# 2. The scores are symmetric: $x_i^\top W^\top W x_j$ does not change when $i$ and $j$ are exchanged. The weights are not: each row is divided by its own sum.
+# So the graph is still directed: the weight of $j$ for $i$ does not determine the weight of $i$ for $j$.
+# 3. Lost: competition. The random keys add noise that grows with their number, and weights may be negative and do not sum to one. The softmax suppresses the other keys exponentially.
+# Gained: the product can be computed from the right, in memory and time linear in the length.
 #
 # **Points**, one for each:
 #
 # - (1a) Variance and largest weight over E, with and without the factor.
-# - (1b) The factor rests on unit variance; keys five times as large show it.
+# - (1b) The factor assumes unit variance; keys five times as large show it.
 # - (2a) Scores symmetric, weights not.
 # - (2b) Because each row is divided by its own sum; the graph is directed.
 # - (3a) Lost: competition, or weights that sum to one.
-# - (3b) Won: the order of the products, linear in the length.
+# - (3b) Gained: the order of the products, linear in the length.

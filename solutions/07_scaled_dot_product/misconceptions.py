@@ -16,7 +16,7 @@ def masked(scores, mask, fill=-INF):
 
 
 def shares(parts):
-    """Divided by the sum; a row of zeros stays one."""
+    """Divide by the sum; a row of zeros stays zero."""
     total = parts.sum(-1, keepdim=True)
     return parts / total.masked_fill(total == 0, 1.0)
 
@@ -32,7 +32,7 @@ def over_queries(scores, mask):
 
 
 def of_allowed(scores, mask):
-    """As ``over_queries``; queries that are allowed nothing are left out of the table."""
+    """As ``over_queries``, without the queries whose keys are all masked."""
     if mask is None:
         return scores.softmax(-2)
     some = mask.any(-1, keepdim=True)
@@ -44,7 +44,6 @@ def mixed(weights, query, key, value):
 
 
 def attend(query, key, value, attn_mask=None, *, score=scaled, weigh=soft, mix=mixed):
-    """The right answer in three steps; a fault replaces some of them."""
     return mix(weigh(score(query, key, value), attn_mask), query, key, value)
 
 
@@ -90,45 +89,47 @@ def attention_calls(draw):
 for name, message, score in (
     (
         "no scale",
-        "You use the plain product, whose variance grows with E. What does the formula divide by?",
+        """You use the plain product, whose variance grows with E. What does the formula divide it
+        by?""",
         lambda q, k, v: q @ k.mT,
     ),
     (
         "divided by the root of the value's size",
-        "You divide by the root of the size of a value. A product sums over the entries of a key.",
+        "You divide by the root of `E_v`. A product sums over the E elements of a key.",
         lambda q, k, v: q @ k.mT / v.shape[-1] ** 0.5,
     ),
     (
         "divided by the root of the number of keys",
-        "You divide by the root of the number of keys. A product sums over the entries of a key.",
+        """You divide by the root of the number of keys. A product sums over the E elements of a
+        key.""",
         lambda q, k, v: q @ k.mT / k.shape[-2] ** 0.5,
     ),
     (
         "scaled twice",
-        "You divide by the size itself: the root is missing, or you scale in two places.",
+        "You divide by E itself: the root is missing, or you scale twice.",
         lambda q, k, v: q @ k.mT / q.shape[-1],
     ),
     (
         "multiplied by the root",
-        "You multiply by the root of the size. The formula divides by it.",
+        "You multiply by the root of E. The formula divides by it.",
         lambda q, k, v: q @ k.mT * q.shape[-1] ** 0.5,
     ),
     (
-        "keys reshaped in place of transposed",
-        "You reshape the keys. Each column then mixes several keys: exchange two axes instead.",
+        "keys reshaped instead of transposed",
+        "You reshape the keys, so each column mixes several keys. Swap two axes instead.",
         lambda q, k, v: q @ k.reshape(*k.shape[:-2], k.shape[-1], -1) / q.shape[-1] ** 0.5,
     ),
 ):
     sdpa.fault(name, message, score=score)
 sdpa.fault(
     "scaled after the softmax",
-    "Your softmax gets unscaled scores, and the result is divided by the root afterwards.",
+    "Your softmax gets unscaled scores, and you divide the result by the root. Scale the scores.",
     score=lambda q, k, v: q @ k.mT,
     mix=lambda w, q, k, v: w @ v / q.shape[-1] ** 0.5,
 )
 sdpa.fault(
     "the value is scaled",
-    "You divide by the root twice: the scores, which is right, and the values or the result.",
+    "You divide the values or the result by the root as well. Only the scores are scaled.",
     mix=lambda w, q, k, v: w @ v / q.shape[-1] ** 0.5,
 )
 for weigh in (over_queries, lambda s, m: masked(s, m).softmax(-2), of_allowed):
@@ -139,44 +140,46 @@ for weigh in (over_queries, lambda s, m: masked(s, m).softmax(-2), of_allowed):
     )
 sdpa.fault(
     "softmax over a fixed axis",
-    "Your softmax runs over axis 1, which is the axis of the keys only without leading axes.",
+    "Your softmax runs over axis 1. This is the key axis only when there are no leading axes.",
     fails=("heads", "mask", "empty_row"),
     weigh=lambda s, m: soft(s, m) if s.ndim == 2 else masked(s, m).softmax(1).nan_to_num(0.0),
 )
 sdpa.fault(
     "two softmaxes",
-    "You take the softmax of weights. It makes them more even: 0 against 1 becomes 0.27 to 0.73.",
+    """You apply the softmax to the weights again, which evens them out: 0 and 1 become 0.27 and
+    0.73.""",
     weigh=lambda s, m: soft(s, m).softmax(-1),
 )
 sdpa.fault(
     "only the best key",
-    "You take the value of the best key. The choice has no derivative, so nothing can learn.",
+    """You return the value of the best key. That choice has no derivative, so query and key learn
+    nothing.""",
     weigh=lambda s, m: (
         (soft(s, m) == soft(s, m).amax(-1, keepdim=True)).to(s.dtype) * (1.0 if m is None else m)
     ),
 )
 sdpa.fault(
     "no maximum subtracted",
-    """You take the exponential of the scores as they are. Above about 88 it overflows in float32,
-    and far below 0 all of them vanish: see chapter 00.""",
+    """You take the exponential of the raw scores. In float32 it overflows above about 88 and
+    vanishes far below 0: see chapter 00.""",
     fails=("large_scores",),
     weigh=lambda s, m: shares(masked(s, m).exp()),
 )
 sdpa.fault(
     "one maximum for all rows",
-    "You subtract the largest score of the whole table. Every row has its own maximum.",
+    "You subtract the largest score of all rows. Each row needs its own maximum.",
     fails=("large_scores",),
     weigh=lambda s, m: shares((masked(s, m) - masked(s, m).max()).exp()),
 )
 for name, message, weigh in (
     (
         "the mask is ignored",
-        "You never use the mask: masked keys are mixed in like all others.",
+        "You ignore the mask: masked keys contribute like all others.",
         lambda s, m: s.softmax(-1),
     ),
     (
         "the mask is inverted",
-        "You mask what is allowed. True means: may attend, as in torch's function of this name.",
+        "You mask the allowed keys. True means: may attend, as in torch's function of this name.",
         lambda s, m: soft(s, None if m is None else ~m),
     ),
     (
@@ -186,20 +189,20 @@ for name, message, weigh in (
     ),
     (
         "the mask is added as a number",
-        "You add the mask to the scores, so allowed keys get 1 more. A boolean is not a bias.",
+        "You add the mask to the scores, so allowed keys gain 1. A boolean mask excludes keys.",
         lambda s, m: (s if m is None else s + m.to(s.dtype)).softmax(-1),
     ),
     (
         "the mask comes after the softmax",
-        "You set masked weights to 0 after the softmax, so the others sum to less than one.",
+        "You set masked weights to 0 after the softmax, so the rest sum to less than one.",
         lambda s, m: s.softmax(-1) * (1.0 if m is None else m),
     ),
 ):
     sdpa.fault(name, message, fails=MASKED, weigh=weigh)
 sdpa.fault(
     "renormalised after an unmasked softmax",
-    """You take the softmax over everything, drop the masked weights and divide by the rest. Beside
-    a large masked score all the rest is 0.""",
+    """You take the softmax over all keys, drop the masked weights and renormalise. A large masked
+    score leaves all other weights at 0.""",
     fails=("mask", "empty_row", "large_scores"),
     weigh=lambda s, m: (
         s.softmax(-1)
@@ -209,15 +212,14 @@ sdpa.fault(
 )
 sdpa.fault(
     "an empty row becomes NaN",
-    """A query that is allowed nothing gives NaN: the softmax of minus infinities divides 0 by 0.
-    One such row makes every parameter NaN.""",
+    "A query whose keys are all masked gives NaN: its softmax divides 0 by 0.",
     fails=("empty_row",),
     weigh=lambda s, m: masked(s, m).softmax(-1),
 )
 sdpa.fault(
     "an empty row is repaired too late",
-    """Your numbers are right, but a query that is allowed nothing sends NaN backwards: it was NaN
-    inside, and you replaced it afterwards.""",
+    """Your values are right, but a query whose keys are all masked has NaN gradients: you replaced
+    the NaN after the softmax.""",
     fails=("empty_row",),
     weigh=lambda s, m: (
         (s if m is None else s + torch.where(m, 0.0, -INF).to(s.dtype)).softmax(-1).nan_to_num(0.0)
@@ -225,15 +227,15 @@ sdpa.fault(
 )
 sdpa.fault(
     "a very negative number as mask",
-    """You mask with a large negative number. A query that is allowed nothing has it everywhere, and
-    the softmax of equal scores is even.""",
+    """You mask with a large negative number. A query whose keys are all masked then gets equal
+    weights; it should get 0.""",
     fails=("empty_row",),
     weigh=lambda s, m: masked(s, m, -1e9).softmax(-1),
 )
 for even in (True, False):
     sdpa.fault(
         "the fill is not low enough",
-        "You mask with -10,000 or so. Real scores may be lower; only minus infinity is below all.",
+        "You mask with a number near -10,000. Real scores may be lower.",
         fails=("empty_row", "large_scores") if even else ("large_scores",),
         weigh=lambda s, m, even=even: (
             masked(s, m, -1e4).softmax(-1) * (1.0 if m is None or even else m.any(-1, keepdim=True))
@@ -241,7 +243,7 @@ for even in (True, False):
     )
 sdpa.fault(
     "masked scores are lowered by a number",
-    "You subtract a large number from masked scores. A masked key that fits better still wins.",
+    "You subtract a large number from masked scores. A masked key with a larger score still wins.",
     fails=("large_scores",),
     weigh=lambda s, m: (
         s.softmax(-1)
@@ -251,54 +253,54 @@ sdpa.fault(
 )
 sdpa.fault(
     "the first query's mask for all",
-    "Every query gets the mask of the first one. Each row of the mask belongs to one query.",
+    "You use the first query's mask for every query. Each row of the mask belongs to one query.",
     fails=("mask", "empty_row", "gradient"),
     weigh=lambda s, m: soft(s, None if m is None else m[..., :1, :]),
 )
 sdpa.fault(
     "causal without being asked",
-    "You mask the future, and no argument asks for it.",
+    "You apply a causal mask. The contract asks only for the mask in `attn_mask`.",
     weigh=lambda s, m: soft(s, torch.ones_like(s, dtype=torch.bool).tril() & (m is None or m)),
 )
 sdpa.fault(
     "no gradient to query and key",
-    "Your values are right, but the weights are detached: query and key learn nothing.",
+    "Your values are right, but you detach the weights: query and key get no gradient.",
     fails=("empty_row", "gradient"),
     weigh=lambda s, m: soft(s, m).detach(),
 )
 for name, message, mix in (
     (
         "weights transposed before mixing",
-        "You multiply by the transposed weights. With as many queries as keys the shapes fit.",
+        "You transpose the weights before you multiply. Their rows belong to the queries.",
         lambda w, q, k, v: w.mT @ v,
     ),
     (
         "the keys are mixed",
-        "You mix the keys. The keys are compared; `value` is mixed.",
+        "You mix the keys. Keys are for the scores; the output mixes `value`.",
         lambda w, q, k, v: w @ k,
     ),
     (
         "the weights are returned",
-        "You return the weights. See the last factor of the formula.",
+        "You return the weights. The last factor of the formula is missing.",
         lambda w, q, k, v: w,
     ),
     (
         "output and weights are returned",
-        "You return a pair. The contract asks for the output alone.",
+        "You return output and weights. The contract asks for the output alone.",
         lambda w, q, k, v: (w @ v, w),
     ),
 ):
     sdpa.fault(name, message, mix=mix)
 sdpa.fault(
     "an argument is changed in place",
-    "You scale the query in place, and the caller's tensor changes. Make a new tensor.",
+    "You scale the query in place, which changes the caller's tensor. Create a new tensor.",
     score=lambda q, k, v: q.div_(q.shape[-1] ** 0.5) @ k.mT,
 )
 
 
 @sdpa("float32 whatever the inputs are", fails=("dtype",))
 def sdpa_single(query, key, value, attn_mask=None):
-    """You compute and return float32. Keep the dtype of the inputs."""
+    """You compute and return float32. The result has the dtype of the inputs."""
     return attend(query.float(), key.float(), value.float(), attn_mask)
 
 
@@ -313,7 +315,6 @@ def right_causal(
     past=lambda ones, queries, keys: ones.tril(),
     last=lambda mask: mask,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     ones = torch.ones(*size(query_length, key_length), dtype=torch.bool)
     return last(past(ones, query_length, key_length))
 
@@ -334,25 +335,27 @@ for name, message, past in (
         lambda ones, queries, keys: ones.triu(1),
     ),
     (
-        "the future in place of the past",
-        "Each query may attend to what follows. The first position should have only itself.",
+        "the future instead of the past",
+        """Each query may attend to itself and to later keys. It should attend to itself and to
+        earlier ones.""",
         lambda ones, queries, keys: ones.triu(),
     ),
     (
         "itself excluded",
-        "A query may not attend to its own position. The first one is then allowed nothing.",
+        "You mask each query's own position, so the first query has no key.",
         lambda ones, queries, keys: ones.tril(-1),
     ),
     (
         "one step too far",
-        "Every query sees one key of the future: the one that the model has to predict.",
+        """Every query may attend to one future key, which holds the token that the model has to
+        predict.""",
         lambda ones, queries, keys: ones.tril(1),
     ),
 ):
     causal.fault(name, message, past=past)
 causal.fault(
     "aligned at the end",
-    "You align the last query with the last key, as for a cache. Here both count from the left.",
+    "You align the last query with the last key, as with a cache. Here both count from the left.",
     fails=("by_hand", "unequal"),
     past=lambda ones, queries, keys: ones.tril(keys - queries),
 )
@@ -363,8 +366,8 @@ causal.fault(
     size=lambda queries, keys: (queries, queries),
 )
 causal.fault(
-    "numbers in place of booleans",
-    "You return floats. A float mask is added to the scores, so yours would mask nothing.",
+    "numbers instead of booleans",
+    "You return floats. torch adds a float mask to the scores, so yours would mask nothing.",
     last=lambda mask: mask.float(),
 )
 causal.fault(
@@ -377,7 +380,6 @@ causal.fault(
 
 
 def right_self(x, wq, wk, wv, *, size=lambda x, q: q.shape[-1], weigh=soft):
-    """The right answer in steps; a fault replaces some of them."""
     past = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
     query = x @ wq.T
     return weigh(query @ (x @ wk.T).mT / size(x, query) ** 0.5, past) @ (x @ wv.T)
@@ -398,29 +400,29 @@ def self_calls(draw):
 
 fixed.fault(
     "both faults are still there",
-    "This is the broken code. Which sums does the softmax make one, and what does a score sum?",
+    "This is the broken code. Which weights should sum to one, and over what does a score sum?",
     size=of_model,
     weigh=over_queries,
 )
 fixed.fault(
     "the softmax still runs over the queries",
-    "The scale is right. Add up the weights of one query: they do not sum to one.",
+    "The scale is now right. The weights of one query still do not sum to one.",
     weigh=over_queries,
 )
 fixed.fault(
     "still scaled by the width of the model",
-    "The weights are right. A score sums over the entries of a query, not over those of `x`.",
+    "The softmax is now right. A score sums over the E elements of a query, not over the D of `x`.",
     fails=("other_size",),
     size=of_model,
 )
 fixed.fault(
     "no scale at all",
-    "You took the scale out. The scores then grow with the size of a query.",
+    "You removed the scale, so the scores grow with the size of a query.",
     size=lambda x, query: 1,
 )
 fixed.fault(
     "the mask is gone",
-    "Every position sees its own future. The mask was right.",
+    "You removed the mask, so every position attends to later ones. The mask was right.",
     weigh=lambda s, m: s.softmax(-1),
 )
 
@@ -442,7 +444,6 @@ def biased(
     add=lambda scores, bias, size: scores + bias,
     weigh=where_allowed,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     bias = read(bias)
     return weigh(add(scaled(query, key, value), bias, query.shape[-1]), bias) @ value
 
@@ -472,12 +473,12 @@ def bias_calls(draw):
 for name, message, add in (
     (
         "the bias is scaled, too",
-        "You add the bias before you divide by the root. The formula scales the products only.",
+        "You divide the bias by the root, too. The formula scales only the products.",
         lambda s, b, size: s + b / size**0.5,
     ),
     (
         "the bias is subtracted",
-        "You subtract the bias. See the sign in the formula.",
+        "You subtract the bias from the scores. The formula adds it.",
         lambda s, b, size: s - b,
     ),
     (
@@ -487,14 +488,14 @@ for name, message, add in (
     ),
     (
         "only the infinities of the bias",
-        "You use only the infinities of the bias.",
+        "You use only the infinite elements of the bias. The finite ones are added to the scores.",
         lambda s, b, size: s.masked_fill(b == -INF, -INF),
     ),
 ):
     bias.fault(name, message, add=add)
 bias.fault(
     "only yes or no",
-    "You read the bias as a mask. It says how much, not whether.",
+    "You use the bias as a mask. The formula adds it to the scores.",
     add=lambda s, b, size: s,
     weigh=lambda s, b: soft(s, b >= 0),
 )
@@ -507,14 +508,14 @@ for after in (torch.Tensor.clone, lambda bias: bias.masked_fill(bias == -INF, 0.
     )
 bias.fault(
     "an empty row becomes NaN",
-    "A query whose keys are all at minus infinity gives NaN: the softmax divides 0 by 0.",
+    "A query whose keys are all masked gives NaN: its softmax divides 0 by 0.",
     fails=("closed", "gradient"),
     weigh=lambda s, b: s.softmax(-1),
 )
 bias.fault(
     "an empty row is repaired too late",
-    """Your numbers are right, but a query whose keys are all at minus infinity sends NaN backwards:
-    you replaced the NaN afterwards.""",
+    """Your values are right, but a query whose keys are all masked has NaN gradients: you replaced
+    the NaN after the softmax.""",
     fails=("gradient",),
     weigh=lambda s, b: s.softmax(-1).nan_to_num(0.0),
 )
@@ -526,19 +527,19 @@ bias.fault(
 )
 bias.fault(
     "no maximum subtracted",
-    "You take the exponential of scores and bias as they are. Above about 88 it overflows.",
+    "You take the exponential of the raw sum of scores and bias. It overflows above about 88.",
     fails=("values",),
     weigh=lambda s, b: shares(s.exp()),
 )
 bias.fault(
     "the bias cannot learn",
-    "Your values are right, but the bias is detached.",
+    "Your values are right, but you detach the bias, so it gets no gradient.",
     fails=("gradient",),
     read=torch.detach,
 )
 bias.fault(
     "the first query's bias for all",
-    "Every query gets the bias of the first one. Each row of the bias belongs to one query.",
+    "You use the first query's bias for every query. Each row of the bias belongs to one query.",
     but=("by_hand",),
     read=lambda bias: bias[..., :1, :],
 )
@@ -560,7 +561,6 @@ def right_reach(
     clip=lambda reached: (reached > 0).float(),
     last=lambda reached: reached > 0,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     step, reached = keep(edges(mask)).float(), torch.eye(len(mask))
     for _ in range(count(layers, len(mask))):
         reached = clip(step @ reached)
@@ -582,52 +582,53 @@ def graphs(draw):
 
 reach.fault(
     "no position keeps what it had",
-    "A position loses what it had. Every layer adds its input to its output.",
+    "You drop each position's own information. Every layer adds its input to its output.",
     keep=lambda mask: mask,
 )
 reach.fault(
-    "the edges are turned round",
-    "Your rows say where an input goes. They should say where an output comes from.",
+    "the edges are reversed",
+    """Row i of your result lists the outputs that input i reaches. It should list the inputs that
+    reach output i.""",
     edges=lambda mask: mask.T,
 )
 reach.fault(
     "the edges have no direction",
-    "You follow edges both ways. That i may attend to j gives j nothing of i.",
+    "You follow edges in both directions. If i attends to j, information flows from j to i only.",
     edges=lambda mask: mask | mask.T,
 )
 for name, message, count in (
     (
         "one layer, whatever is asked",
-        "You return what one layer reaches. Further layers pass on what was collected.",
+        "You return the reach of one layer, whatever `layers` is. Each further layer adds a step.",
         lambda layers, size: 1,
     ),
     (
         "one layer too many",
-        "Without a layer every position should have only itself.",
+        "You take one step too many. With 0 layers every output depends on its own input only.",
         lambda layers, size: layers + 1,
     ),
     (
         "one layer too few",
-        "After the first layer the edges of the mask should be there.",
+        "You take one step too few. One layer should already give the edges of the mask.",
         lambda layers, size: max(layers - 1, 0),
     ),
     (
         "as far as it goes",
-        "You follow the edges to the end. One layer is one step.",
+        "You follow the edges to the end, whatever `layers` is. One layer is one step.",
         lambda layers, size: size,
     ),
 ):
     reach.fault(name, message, fails=("by_hand", "layers"), count=count)
 reach.fault(
     "paths are counted",
-    "You return how many paths there are. The contract asks for True or False.",
+    "You return the number of paths. The contract asks for True or False.",
     clip=lambda reached: reached,
     last=lambda reached: reached.double(),
 )
 reach.fault(
     "the count overflows",
-    """You compare with 0 only at the end. The number of paths grows until a float is infinite, and
-    infinity times 0 is NaN.""",
+    """You compare with 0 only at the end. The number of paths grows to infinity, and infinity times
+    0 is NaN.""",
     fails=("deep",),
     clip=lambda reached: reached,
 )
@@ -644,7 +645,6 @@ def plain(
     table=lambda key, value: key.mT @ value,
     size=lambda query, value, keys: query.shape[-1] ** 0.5,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return read(query) @ table(read(key), value) / size(query, value, key.shape[-2])
 
 
@@ -662,23 +662,23 @@ def plain_calls(draw):
             yield call(*inputs, via=student.grad(wrt))
 
 
-@linear("the table is built", fails=("long",))
+@linear("the score matrix is built", fails=("long",))
 def plain_table(query, key, value):
-    """Your numbers are right, but all L times S scores are in memory at once."""
+    """Your values are right, but all L × S scores are in memory at once."""
     return scaled(query, key, value) @ value
 
 
 @linear("the softmax is still there")
 def plain_softmax(query, key, value):
-    """There is a softmax between scores and values. It needs a whole row of scores, so the table has
-    to be built.
-    """
+    """You apply a softmax to the scores. This exercise leaves it out."""
     return scaled(query, key, value).softmax(-1) @ value
 
 
 @linear("rows made to sum to one")
 def plain_normalised(query, key, value):
-    """You divide every row by the sum of its scores, which may be near 0. The formula does not."""
+    """You divide every row by the sum of its scores, which may be near 0. The formula does not
+    normalise.
+    """
     scores = scaled(query, key, value)
     return scores / scores.sum(-1, keepdim=True) @ value
 
@@ -686,12 +686,12 @@ def plain_normalised(query, key, value):
 for name, message, steps in (
     (
         "no scale",
-        "Only the softmax is left out; the division by the root stays.",
+        "You left out the scale. Only the softmax goes; the division by the root stays.",
         {"size": lambda query, value, keys: 1},
     ),
     (
         "divided by the root of the value's size",
-        "You divide by the root of the size of a value. A product sums over the entries of a key.",
+        "You divide by the root of `E_v`. A product sums over the E elements of a key.",
         {"size": lambda query, value, keys: value.shape[-1] ** 0.5},
     ),
     (
@@ -700,20 +700,20 @@ for name, message, steps in (
         {"size": lambda query, value, keys: query.shape[-1] ** 0.5 * keys},
     ),
     (
-        "a softmax on the small table",
-        "You take a softmax of the table of keys and values. The exercise has no softmax.",
+        "a softmax of keys and values",
+        "You take a softmax of the product of keys and values. This exercise has no softmax.",
         {"table": lambda key, value: (key.mT @ value).softmax(-1)},
     ),
     (
         "exponentials of queries and keys",
-        "You take exponentials of queries and keys. The formula has the plain products.",
+        "You take exponentials of queries and keys. The formula uses them unchanged.",
         {"read": torch.exp},
     ),
 ):
     linear.fault(name, message, but=("long",), **steps)
 linear.fault(
     "the mean over the keys, not scaled",
-    "You divide by the number of keys. The formula divides by the root of the size.",
+    "You divide by the number of keys. The formula divides by the root of E.",
     but=("long", "by_hand"),  # where both are 2
     size=lambda query, value, keys: keys,
 )
@@ -734,32 +734,30 @@ def check_calls(draw):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test always returns True, so it catches no wrong answer. Call the candidate and compare
-    its result with numbers of your own.
+    """Your test always returns True. Call the candidate and compare its result with your own
+    numbers.
     """
     return True
 
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test returns False even for a right answer. Do you leave room for rounding, and which
-    dtype do your own numbers have?
+    """Your test rejects a right answer. Do you allow for rounding, and which dtype do your numbers
+    have?
     """
     return False
 
 
 @checks("only the shape is compared")
 def check_shape(candidate):
-    """You compare the shape and no value. Nearly all wrong answers have the right shape."""
+    """You compare only the shape. Most wrong answers have the right shape."""
     got = candidate(torch.ones(2, 3), torch.ones(4, 3), torch.ones(4, 5))
     return tuple(got.shape) == (2, 5)
 
 
 @checks("equal keys")
 def check_equal_keys(candidate):
-    """All your keys are equal, so every weight is the same and the mean of the values passes. Draw
-    keys that differ.
-    """
+    """All your keys are equal, so the plain mean of the values passes. Draw keys that differ."""
     value = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     got = candidate(torch.ones(3, 4), torch.ones(2, 4), value)
     expected = torch.tensor([[2.0, 3.0]]).repeat(3, 1).to(got.dtype)
@@ -768,8 +766,8 @@ def check_equal_keys(candidate):
 
 @checks("no mask", fails=("mutants",))
 def check_no_mask(candidate):
-    """You never pass a mask. Half of the wrong answers go wrong there: its sense, the moment it is
-    applied, a query that is allowed nothing.
+    """You never pass a mask. Many wrong answers fail only there: inverted, applied too late, or
+    with all keys of a query masked.
     """
     generator = torch.Generator().manual_seed(1)
     query, key, value = (torch.randn(n, 4, generator=generator) for n in (3, 5, 5))

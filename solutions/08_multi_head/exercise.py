@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Exercises: multi-head attention and positions
 #
-# You write multi-head attention with the projections of the paper, and three ways to say where a word stands.
-# Then the values of one head without ever building the large matrix that they amount to, a repair, and a test that finds out whether a model sees the future.
+# You write multi-head attention with the projections of the paper, and three encodings of position.
+# Then you compute the output of one head without its full matrix, repair a function, and write a test of causality.
 #
-# Shapes: `B` batch, `L` queries, `S` keys, `D` width of the model, `H` heads with `E` entries each for queries and keys, and `E_v` for values.
+# Shapes: `B` batch, `L` queries, `S` keys, `D` width of the model, `H` heads with `E` elements each for queries and keys, and `E_v` for values.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
@@ -16,32 +16,32 @@ from attn_course.probes import load_oracles
 
 oracles, probes = load_oracles("08_multi_head")
 
-# By hand: one query of ones and two words; ln 3 makes weights of 1/4 and 3/4.
-ASKED = torch.tensor([[[1.0, 1.0]]])
-WORDS = torch.tensor([[[0.0, 1.0986123], [1.0986123, 0.0]]])
-HANDED = torch.tensor([[[4.0, 0.0], [0.0, 8.0]]])
+# By hand: one query of ones and two keys; ln 3 gives weights of 1/4 and 3/4.
+QUERY = torch.tensor([[[1.0, 1.0]]])
+KEYS = torch.tensor([[[0.0, 1.0986123], [1.0986123, 0.0]]])
+VALUES = torch.tensor([[[4.0, 0.0], [0.0, 8.0]]])
 ONE = torch.eye(2)
 
 # %% [markdown]
 # ## 1. Multi-head attention
 #
-# `multi_head_attention(query, key, value, w_q, w_k, w_v, w_o, num_heads, attn_mask=None)` looks `num_heads` times at once (Vaswani and others 2017, section 3.2.2):
+# `multi_head_attention(query, key, value, w_q, w_k, w_v, w_o, num_heads, attn_mask=None)` computes `num_heads` attentions in parallel (Vaswani and others 2017, section 3.2.2):
 #
 # $$\operatorname{head}_h = \operatorname{Attention}(Q {W_Q^h}^\top, K {W_K^h}^\top, V {W_V^h}^\top), \qquad [\operatorname{head}_1; \ldots; \operatorname{head}_H]\, W_O^\top .$$
 #
 # - `query` is `(B, L, D)`, `key` is `(B, S, D_k)`, `value` is `(B, S, D_v)`. In self-attention the three are the same tensor.
 # - `w_q` is `(H E, D)`, `w_k` is `(H E, D_k)`, `w_v` is `(H E_v, D_v)`, `w_o` is `(D, H E_v)`. The first `E` rows of `w_q` belong to head 0, the next `E` to head 1, and so on. There are no biases.
-# - `attn_mask` is boolean and broadcasts to `(B, H, L, S)`; `True` means: may attend. Every query may attend to one key at least.
+# - `attn_mask` is boolean and broadcasts to `(B, H, L, S)`; `True` means: may attend. Every query may attend to at least one key.
 # - The result is `(B, L, D)`, of the dtype of the inputs. Gradients reach the inputs and the four matrices. No argument is changed.
 #
-# By hand, with two heads of one entry and identity matrices: the query $(1, 1)$ and the keys $(0, \ln 3)$ and $(\ln 3, 0)$. Head 0 sees the scores $0$ and $\ln 3$, head 1 the scores $\ln 3$ and $0$.
-# The values $(4, 0)$ and $(0, 8)$: head 0 mixes the first entries, $\frac14 4 + \frac34 0 = 1$, head 1 the second ones, $\frac34 0 + \frac14 8 = 2$. The output is $(1, 2)$.
+# By hand, two heads with $E = 1$ and identity matrices: the query $(1, 1)$ and the keys $(0, \ln 3)$ and $(\ln 3, 0)$. Head 0 has the scores $0$ and $\ln 3$, head 1 the scores $\ln 3$ and $0$.
+# The values $(4, 0)$ and $(0, 8)$: head 0 mixes the first elements, $\frac14 4 + \frac34 0 = 1$, head 1 the second ones, $\frac34 0 + \frac14 8 = 2$. The output is $(1, 2)$.
 #
-# `F.scaled_dot_product_attention` is allowed, torch's multi-head attention is not.
+# `F.scaled_dot_product_attention` is allowed. torch's multi-head attention is not.
 #
 # <details><summary>Hint</summary>
 #
-# `x.unflatten(-1, (num_heads, -1))` cuts the last axis into heads. Then the axis of the heads must go in front of the axis of the positions, and back at the end.
+# `x.unflatten(-1, (num_heads, -1))` splits the last axis into heads. Move the head axis in front of the position axis, and back at the end.
 #
 # </details>
 
@@ -64,10 +64,10 @@ def multi_head_attention(query, key, value, w_q, w_k, w_v, w_o, num_heads, attn_
 # %% nbgrader={"grade_id": "multi_head_attention-by_hand", "grade": true, "points": 1}
 # The example of the text.
 probe = probes(multi_head_attention=multi_head_attention)
-probe.gives(torch.tensor([[[1.0, 2.0]]]), ASKED, WORDS, HANDED, ONE, ONE, ONE, ONE, 2)
+probe.gives(torch.tensor([[[1.0, 2.0]]]), QUERY, KEYS, VALUES, ONE, ONE, ONE, ONE, 2)
 
 # %% nbgrader={"grade_id": "multi_head_attention-self", "grade": true, "points": 2}
-# Self-attention, two heads of two entries.
+# Self-attention, two heads with E = 2.
 probe = probes(multi_head_attention=multi_head_attention)
 x = probe.normal(2, 3, 4)
 probe.equals(x, x, x, *(probe.normal(4, 4) for _ in range(4)), 2)
@@ -78,7 +78,7 @@ probe.equals(x, x, x, *(probe.normal(6, 6) for _ in range(4)), 1)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "multi_head_attention-cross", "grade": true, "points": 2}
-# Cross-attention: another text, other widths, values larger than keys.
+# Cross-attention: another text, other widths, values wider than keys.
 probe = probes(multi_head_attention=multi_head_attention)
 widths = [(4, 5), (4, 3), (6, 2), (5, 6)]  # w_q, w_k, w_v, w_o
 probe.equals(
@@ -119,20 +119,20 @@ probe.gradient(*texts, *matrices, 2, wrt=(0, 1, 2, 3, 4, 5, 6))
 # %% nbgrader={"grade_id": "multi_head_attention-dtype", "grade": true, "points": 1}
 # Double precision in, double precision out.
 probe = probes(multi_head_attention=multi_head_attention)
-probe.equals(*(part.double() for part in (ASKED, WORDS, HANDED, ONE, ONE, ONE, ONE)), 2)
+probe.equals(*(part.double() for part in (QUERY, KEYS, VALUES, ONE, ONE, ONE, ONE)), 2)
 
 # %% [markdown]
 # ## 2. Rotary positions
 #
-# `apply_rope(x, positions)` turns every pair of entries of a query or key by an angle that grows with its position (Su and others 2021), with the frequencies of exercise 4 and $E$ in place of $D$:
+# `apply_rope(x, positions)` rotates every pair of elements of a query or key by an angle proportional to the position (Su and others 2021), with the frequencies of exercise 4 and $E$ instead of $D$:
 #
 # $$\begin{pmatrix} x'_{2i} \\ x'_{2i+1} \end{pmatrix} = \begin{pmatrix} \cos p\theta_i & -\sin p\theta_i \\ \sin p\theta_i & \cos p\theta_i \end{pmatrix} \begin{pmatrix} x_{2i} \\ x_{2i+1} \end{pmatrix}, \qquad \theta_i = 10000^{-2i/E} .$$
 #
-# - `x` is `(..., L, E)` with an even `E`, and `positions` is `(L,)`: where each row stands. They need not be 0, 1, 2, …, nor whole numbers.
-# - Neighbours are a pair: entries 0 and 1, 2 and 3, and so on.
+# - `x` is `(..., L, E)` with an even `E`, and `positions` is `(L,)`: the position of each row. Positions need not be 0, 1, 2, …, nor integers.
+# - Adjacent elements form a pair: 0 and 1, 2 and 3, and so on.
 # - The result has the shape and the dtype of `x`. Gradients reach `x`. No argument is changed.
 #
-# By hand, with one pair: $\theta_0 = 1$. The vector $(1, 0)$ at position 0 stays; at position $\pi/2$ it becomes $(0, 1)$, and $(0, 2)$ becomes $(-2, 0)$.
+# By hand, with one pair: $\theta_0 = 1$. The vector $(1, 0)$ stays the same at position 0. At position $\pi/2$ it becomes $(0, 1)$, and $(0, 2)$ becomes $(-2, 0)$.
 
 
 # %% nbgrader={"grade_id": "apply_rope", "solution": true}
@@ -158,7 +158,7 @@ probe.gives(
 )
 
 # %% nbgrader={"grade_id": "apply_rope-pairs", "grade": true, "points": 2}
-# Several pairs, each with an angle of its own.
+# Several pairs, each with its own angle.
 probe = probes(apply_rope=apply_rope)
 probe.equals(torch.tensor([[1.0, 0.0, 1.0, 0.0], [1.0, 2.0, 3.0, 4.0]]), torch.tensor([0.0, 1.0]))
 ### BEGIN HIDDEN TESTS
@@ -186,7 +186,7 @@ probe.gradient(probe.normal(3, 4), torch.tensor([1.0, 2.0, 5.0]))
 # $$b_{hij} = -m_h\, |i - j|, \qquad m_h = 2^{-8h/H}, \qquad h = 1, \ldots, H .$$
 #
 # - The result is `(num_heads, query_length, key_length)`, float32. `num_heads` is a power of two.
-# - Queries and keys count from 0 on the left. It is no mask: keys on both sides get a penalty.
+# - Queries and keys count from 0 on the left. It masks nothing: keys on both sides get a penalty.
 #
 # By hand, with 2 heads: $m_1 = 2^{-4} = 0.0625$ and $m_2 = 2^{-8} = 0.00390625$. The first query of the first head has the biases $0, -0.0625, -0.125$ for three keys, the second query $-0.0625, 0, -0.0625$.
 
@@ -217,7 +217,7 @@ probe.everywhere()
 # %% [markdown]
 # ## Look
 #
-# How positions change a score: one query, the same key at each distance. RoPE turns the pair, ALiBi subtracts. On the right is one head of yours, with random matrices.
+# How positions change a score: one query, and the same key at each distance. RoPE rotates the pair, ALiBi subtracts. On the right: one head of your function with random matrices.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -241,7 +241,7 @@ plt.show()
 # %% [markdown]
 # ## 4. Sinusoidal positions
 #
-# `sinusoidal_positions(length, embed_dim)` makes one fixed vector for every position (Vaswani and others 2017, section 3.5):
+# `sinusoidal_positions(length, embed_dim)` returns one fixed vector for every position (Vaswani and others 2017, section 3.5):
 #
 # $$\mathrm{PE}_{p, 2i} = \sin(p\, \theta_i), \qquad \mathrm{PE}_{p, 2i+1} = \cos(p\, \theta_i), \qquad \theta_i = 10000^{-2i/D} .$$
 #
@@ -260,7 +260,7 @@ def sinusoidal_positions(length, embed_dim):
 
 
 # %% nbgrader={"grade_id": "sinusoidal_positions-by_hand", "grade": true, "points": 1}
-# Two positions of four entries.
+# Two positions, D = 4.
 probe = probes(sinusoidal_positions=sinusoidal_positions)
 rows = [[0.0, 1.0, 0.0, 1.0], [0.84147098, 0.54030231, 0.00999983, 0.99995]]
 probe.gives(torch.tensor(rows), 2, 4)
@@ -276,15 +276,15 @@ probe.everywhere()
 # %% [markdown]
 # ## 5. The values of one head
 #
-# What one head adds to a position is $\sum_j \alpha_{ij} W_O^h W_V^h x_j$. The product $W_O^h W_V^h$ is a `(D, D)` matrix, but it never has to be built.
+# One head adds $\sum_j \alpha_{ij} W_O^h W_V^h x_j$ to position $i$. The product $W_O^h W_V^h$ is a `(D, D)` matrix, which you never need to build.
 #
-# `low_rank_value(weights, value, w_v, w_o)` is what one head adds to each position.
+# `low_rank_value(weights, value, w_v, w_o)` returns this sum for each position.
 #
-# - `weights` is `(L, S)`, `value` is `(S, D)`, `w_v` is `(E, D)`: the rows of one head; `w_o` is `(D, E)`: the columns of this head. The result is `(L, D)`.
-# - It works for wide models: the test with `D = 4096`, `E = 4` and three words allows 1 MiB, and a `(D, D)` matrix alone needs 64.
+# - `weights` is `(L, S)`, `value` is `(S, D)`, `w_v` is `(E, D)`, the rows of one head, and `w_o` is `(D, E)`, its columns. The result is `(L, D)`.
+# - It works for wide models: the test with `D = 4096`, `E = 4` and three positions allows 1 MiB; a `(D, D)` matrix alone needs 64.
 # - Gradients reach all four arguments.
 #
-# By hand: the weights $(\frac14, \frac34)$, the values $(4, 0)$ and $(0, 8)$ have the mean $(1, 6)$. With `w_v` $= (1, 1)$ it becomes $7$, and with `w_o` $= (1, -1)$ the output is $(7, -7)$.
+# By hand: with the weights $(\frac14, \frac34)$, the values $(4, 0)$ and $(0, 8)$ have the mean $(1, 6)$. With `w_v` $= (1, 1)$ it becomes $7$, and with `w_o` $= (1, -1)$ the output is $(7, -7)$.
 
 
 # %% nbgrader={"grade_id": "low_rank_value", "solution": true}
@@ -300,13 +300,13 @@ probe = probes(low_rank_value=low_rank_value)
 probe.gives(
     torch.tensor([[7.0, -7.0]]),
     torch.tensor([[0.25, 0.75]]),
-    HANDED[0],
+    VALUES[0],
     torch.tensor([[1.0, 1.0]]),
     torch.tensor([[1.0], [-1.0]]),
 )
 
 # %% nbgrader={"grade_id": "low_rank_value-values", "grade": true, "points": 1}
-# Several queries and entries.
+# Several queries, E above 1.
 probe = probes(low_rank_value=low_rank_value)
 probe.equals(
     probe.normal(2, 3).softmax(-1), probe.normal(3, 4), probe.normal(2, 4), probe.normal(4, 2)
@@ -334,7 +334,7 @@ probe.gradient(*parts, wrt=(0, 1, 2, 3))
 # ## 6. Repair: causal heads with two faults
 #
 # `broken_causal_heads` should be causal multi-head self-attention: `x` is `(B, L, D)`, the four matrices are those of exercise 1.
-# It runs, the shapes are right, and with one head it is right, too. It has two faults. Find them, and write `fixed_causal_heads`.
+# It runs, its shapes are right, and with one head its result is right. It has two faults. Find them and write `fixed_causal_heads`.
 
 
 # %% nbgrader={"grade_id": "broken_causal_heads", "locked": true}
@@ -361,7 +361,7 @@ def fixed_causal_heads(x, w_q, w_k, w_v, w_o, num_heads):
 
 
 # %% nbgrader={"grade_id": "fixed_causal_heads-no_scores", "grade": true, "points": 1}
-# Every query is 0, so that all allowed keys count alike: only one of the two faults shows.
+# Every query is 0, so all allowed keys have equal weights, which hides one of the two faults.
 probe = probes(fixed_causal_heads=fixed_causal_heads)
 x = torch.tensor([[[2.0, 0.0], [0.0, 4.0], [6.0, 2.0]]])
 probe.equals(x, 0 * ONE, ONE, ONE, ONE, 2)
@@ -370,7 +370,7 @@ probe.equals(probe.normal(2, 5, 6), torch.zeros(6, 6), *(probe.normal(6, 6) for 
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "fixed_causal_heads-scores", "grade": true, "points": 2}
-# Queries that choose.
+# Queries that differ.
 probe = probes(fixed_causal_heads=fixed_causal_heads)
 probe.equals(x, ONE, ONE, ONE, ONE, 2)
 ### BEGIN HIDDEN TESTS
@@ -378,13 +378,13 @@ probe.equals(probe.normal(2, 5, 6), *(probe.normal(6, 6) for _ in range(4)), 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 7. Write the test: does it see the future?
+# ## 7. Write the test: is it causal?
 #
-# `check_causal(candidate)` takes another learner's function from a sequence to a sequence, `candidate(x)` with `x` of shape `(B, L, 4)` and a result of shape `(B, L, ...)`, for any `B` and `L`. It returns `True` if the result at every position depends on that position and earlier ones only, `False` otherwise.
+# `check_causal(candidate)` takes another learner's function. For any `B` and `L`, `candidate(x)` maps `x` of shape `(B, L, 4)` to a result of shape `(B, L, ...)`. The test returns `True` if the result at every position depends only on that position and earlier ones, `False` otherwise.
 #
-# Your test is tried on functions that are causal, which it must accept, and on others; each of those that it rejects earns its share.
-# A mask with a `True` in the wrong place is the least of them. Some functions see the future at one position only, in one entry only, in long sequences only, or without a gradient.
-# Leave room for rounding.
+# Your test must accept causal functions; each other function that it rejects earns a share of the points.
+# A misplaced `True` in a mask is the simplest fault. Some functions use the future only at one position, only in one element, only in long sequences, or without a gradient.
+# Allow for rounding.
 
 
 # %% nbgrader={"grade_id": "check_causal", "solution": true}
@@ -406,7 +406,7 @@ def check_causal(candidate):
 
 
 # %% nbgrader={"grade_id": "check_causal-plain", "grade": true, "points": 1}
-# Two that are causal, and three that are plainly not.
+# Two causal functions, and three that are clearly not.
 def mean_so_far(x):
     return x.cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None]
 
@@ -423,7 +423,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_causal-mutants", "grade": true, "points": 8}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong answers that are harder to detect. (Which ones is hidden.)
 probe = probes(check_causal=check_causal)
 probe.judges(right=[mean_so_far], wrong={"the next position": lambda x: x.roll(-1, 1)}, points=8)
 
@@ -453,7 +453,7 @@ def last_entry_leaks(x):
 
 
 def by_fourier(x):
-    # the sum so far as a convolution: causal, with a little rounding everywhere
+    # the running sum as a convolution: causal, with rounding at every position
     n, wide = 2 * x.shape[1], x.double()
     ones = torch.fft.rfft(wide.new_ones(x.shape[1], 1), n, dim=0)
     sums = torch.fft.irfft(torch.fft.rfft(wide, n, dim=1) * ones, n, dim=1)[:, : x.shape[1]]
@@ -469,8 +469,8 @@ probe.judges(
         "normalised over the whole sequence": lambda x: (
             mean_so_far(x) - 0.1 * x.mean(1, keepdim=True)
         ),
-        "only the first position sees the end": first_leaks,
-        "only the last entry leaks": last_entry_leaks,
+        "only the first position uses the end": first_leaks,
+        "only the last element leaks": last_entry_leaks,
         "beyond sixteen positions": lambda x: mean_so_far(x) if x.shape[1] <= 16 else x.roll(-1, 1),
         "without a gradient": lambda x: (
             mean_so_far(x) + 0.1 * x.sum(1, keepdim=True).sign().detach()
@@ -483,25 +483,25 @@ probe.judges(
 # %% [markdown]
 # ## 8. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
+# Use your functions or the numbers of the chapter. Write about 200 words; each part earns two points.
 #
-# 1. Two look-ups can be done by one head. How, and why did it go wrong with one of the 4 seeds? Why are sixteen heads not better than four on the task with four names?
-# 2. Turn a query and a key by `apply_rope` to positions 3 and 5, and to positions 103 and 105. Compare the two products, and say why. Do the same with two vectors to which `sinusoidal_positions` were added. What is the difference?
-# 3. A colleague says: "With ALiBi a model can use texts of any length." What does the experiment of the chapter show, and what does it not show?
+# 1. One head can do two look-ups. How, and why did it fail with one of the 4 seeds? Why are sixteen heads no better than four on the task with four names?
+# 2. Apply `apply_rope` to a query and a key at positions 3 and 5, then at positions 103 and 105. Compare the two products and explain. Do the same with two vectors to which you add `sinusoidal_positions`. What differs?
+# 3. A colleague claims: "With ALiBi a model can use texts of any length." What does the chapter's experiment show, and what does it not show?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
-# 1. One head can give the two names unequal weights, say two thirds and one third. Then the sum tells the two numbers apart, if what follows can undo it.
-# Training has to find this, and from some starts, or with a larger learning rate, it did not. With sixteen heads each query has two entries, too few to tell sixteen names apart; the four looks are there and none of them is sharp.
-# 2. The products of turned vectors are equal: turning both by the same angle changes no product, so only the distance counts.
-# With added sinusoids the product has four parts, and the content of one times the position of the other depends on where both stand. It changes.
-# 3. It shows that the bits per character do not get worse at eight times the length. They hardly get better either: the penalty pushes far keys down, so that the model reads much as if the text were short.
-# That it *uses* what is far away would have to be shown by a task that needs it.
+# 1. One head can give the two names unequal weights, say two thirds and one third. Then the sum distinguishes the two numbers, if the following layers can decode it.
+# Training has to find such weights. From some initialisations, or with a larger learning rate, it did not. With sixteen heads each query has two dimensions, too few to distinguish sixteen names; no head attends sharply.
+# 2. The products of the rotated vectors are equal: rotating both by the same angle changes no product, so only the distance counts.
+# With added sinusoids the product changes: it has four terms, and those of content times position depend on the absolute positions.
+# 3. It shows that the bits per character do not get worse at eight times the length. They hardly improve either: the penalty suppresses distant keys, so the model behaves much as on short texts.
+# Only a task that needs distant text could show that the model *uses* it.
 #
 # **Points**, one for each:
 #
-# - (1a) Unequal weights in one head, and that training may not find them.
-# - (1b) Sixteen heads have too few entries each.
-# - (2a) Equal products after turning, as only the distance counts.
-# - (2b) Added sinusoids leave terms that depend on the place.
+# - (1a) Unequal weights in one head, which training may not find.
+# - (1b) Sixteen heads have too few dimensions each.
+# - (2a) Equal products after the rotation, as only the distance counts.
+# - (2b) Added sinusoids leave terms that depend on the absolute position.
 # - (3a) Shown: it does not get worse.
-# - (3b) Not shown: that far text is used; a task that would show it.
+# - (3b) Not shown: that the model uses distant text; a task that would show it.

@@ -50,7 +50,6 @@ def attend(
     leave=from_left,
     finish=lambda y, x: y,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     query, key, value, w_q, w_k, w_v, w_o, num_heads, mask = (*inputs, None)[:9]
     texts, matrices = read(query, key, value), (w_q, w_k, w_v)
     q, k, v = (split(enter(x, w), num_heads) for x, w in zip(texts, matrices, strict=True))
@@ -84,67 +83,68 @@ def head_calls(draw):
 in_wide_heads = partial(heads.fault, but=("by_hand", "dtype"))
 in_wide_heads(
     "heads cut by reshape alone",
-    "You reshape in one go, so a head gets pieces of several positions. Cut, then exchange axes.",
+    "You use one reshape, so a head mixes several positions. Split the last axis, then swap axes.",
     split=lambda x, h: x.reshape(len(x), h, x.shape[1], -1),
 )
 in_wide_heads(
     "heads joined by reshape alone",
-    "You join the heads by a reshape: a row holds one head at several positions.",
+    """You join the heads with one reshape, so a row mixes several positions. Swap the axes back
+    first.""",
     merge=unmoved,
 )
 in_wide_heads(
     "every other row is a head",
-    "You give the rows in turn to the heads. Head 0 has the first E rows, head 1 the next E.",
+    "You deal the rows out to the heads in turn. Head 0 has the first E rows, head 1 the next E.",
     split=dealt,
     merge=lambda y: y.permute(0, 2, 3, 1).flatten(2),
 )
 in_wide_heads(
-    "cut in turns, joined in blocks",
-    "Your heads get every H-th entry. Head 0 has the first E rows of its matrix.",
+    "split in turns, joined in blocks",
+    "Each of your heads gets every H-th element. Head 0 has the first E, head 1 the next E.",
     split=dealt,
 )
 in_wide_heads(
-    "cut in blocks, joined in turns",
-    "You join the heads in turns. The entries of one head stay together.",
+    "split in blocks, joined in turns",
+    "You interleave the heads when you join them. The elements of one head stay together.",
     merge=lambda y: y.permute(0, 2, 3, 1).flatten(2),
 )
 with_mask = partial(heads.fault, fails=("mask",))
 heads.fault(
     "scaled by the width of all heads",
-    "You divide by the root of H E. A score sums over the E entries of one head.",
+    "You divide by the root of H × E. A score sums over the E elements of one head.",
     scale=lambda q, v, x: (q.shape[-1] * q.shape[1]) ** -0.5,
 )
 heads.fault(
     "scaled by the width of the model",
-    "You divide by the root of D. A score sums over the E entries of one head.",
+    "You divide by the root of D. A score sums over the E elements of one head.",
     scale=lambda q, v, x: x.shape[-1] ** -0.5,
 )
 heads.fault(
     "scaled by the head's share of the model",
-    "You divide by the root of D / H. What counts is E, the rows of the projection per head.",
+    "You divide by the root of D / H. A score sums over the E rows that a head has in `w_q`.",
     fails=("cross",),
     scale=lambda q, v, x: (x.shape[-1] // q.shape[1]) ** -0.5,
 )
 heads.fault(
     "scaled by the width of a value",
-    "You divide by the root of the size of a value. A score sums over the entries of a key.",
+    "You divide by the root of `E_v`. A score sums over the E elements of a key.",
     fails=("cross",),
     scale=lambda q, v, x: v.shape[-1] ** -0.5,
 )
 heads.fault(
     "scaled by the number of heads",
-    "You divide by the root of H. A score sums over the E entries of one head.",
+    "You divide by the root of H. A score sums over the E elements of one head.",
     but=("mask", "gradient"),
     scale=lambda q, v, x: q.shape[1] ** -0.5,
 )
 heads.fault(
     "scaled by the number of keys",
-    "You divide by the root of the number of keys. A score sums over the entries of a key.",
+    "You divide by the root of the number of keys. A score sums over the E elements of a key.",
     scale=lambda q, v, x: v.shape[-2] ** -0.5,
 )
 in_wide_heads(
     "no scale",
-    "You use the plain product. Each head divides by the root of its size E.",
+    "You do not scale the scores. Each head divides them by the root of E.",
     scale=lambda q, v, x: 1,
 )
 in_wide_heads(
@@ -154,7 +154,7 @@ in_wide_heads(
 )
 in_wide_heads(
     "softmax over the heads",
-    "Your softmax runs over the heads. Each head has weights that sum to one over the keys.",
+    "Your softmax runs over the heads. In each head the weights sum to one over the keys.",
     weigh=lambda s, m: shut(s, m).softmax(1),
 )
 heads.fault(
@@ -164,32 +164,32 @@ heads.fault(
 )
 heads.fault(
     "one set of weights for all heads",
-    "All heads use the mean of their weights. Each head has weights of its own.",
+    "All your heads use the mean of their weights. Each head needs its own weights.",
     weigh=lambda s, m: soft(s, m).mean(1, keepdim=True),
 )
 heads.fault(
     "two softmaxes",
-    "You take the softmax of weights, which makes them more even.",
+    "You apply the softmax to the weights again, which evens them out.",
     weigh=lambda s, m: soft(s, m).softmax(-1),
 )
 with_mask(
     "the mask is inverted",
-    "You mask what is allowed. True means: may attend.",
+    "You mask the allowed keys. True means: may attend.",
     weigh=lambda s, m: soft(s, None if m is None else ~m),
 )
 with_mask(
     "the mask of the first head for all",
-    "Every head gets the mask of the first one. A mask may have an axis for the heads.",
+    "You use the first head's mask for every head. A mask may differ between heads.",
     weigh=lambda s, m: soft(s, m if m is None or m.ndim < 3 else m[:, :1]),
 )
 with_mask(
-    "the mask of the first text for all",
-    "Every text gets the mask of the first one. A mask may have an axis for the batch.",
+    "the mask of the first batch element for all",
+    "You use the first batch element's mask for all. A mask may differ along the batch axis.",
     weigh=lambda s, m: soft(s, m if m is None or m.ndim < 4 else m[:1]),
 )
 with_mask(
     "the mask of the first query for all",
-    "Every query gets the mask of the first one. Each row of a mask belongs to one query.",
+    "You use the first query's mask for every query. Each row of a mask belongs to one query.",
     weigh=lambda s, m: soft(s, m if m is None else m[..., :1, :]),
 )
 with_mask(
@@ -199,68 +199,68 @@ with_mask(
 )
 with_mask(
     "the mask is added as a number",
-    "You add the mask, so allowed keys get 1 more. A boolean is not a bias.",
+    "You add the mask to the scores, so allowed keys gain 1. A boolean mask excludes keys.",
     weigh=lambda s, m: (s if m is None else s + m.to(s.dtype)).softmax(-1),
 )
 with_mask(
     "the mask comes after the softmax",
-    "You set masked weights to 0 after the softmax, so the others do not sum to one.",
+    "You set masked weights to 0 after the softmax, so the rest sum to less than one.",
     weigh=lambda s, m: s.softmax(-1) * (1.0 if m is None else m),
 )
 heads.fault(
     "no gradient to queries and keys",
-    "Your values are right, but the weights are detached: queries and keys learn nothing.",
+    "Your values are right, but you detach the weights: queries and keys get no gradient.",
     fails=("gradient",),
     weigh=lambda s, m: soft(s, m).detach(),
 )
 heads.fault(
     "weights transposed before mixing",
-    "You transpose the weights. Their rows belong to the queries.",
+    "You transpose the weights before you multiply. Their rows belong to the queries.",
     fails=("self", "cross", "mask"),
     mix=lambda w, v: w.mT @ v if w.shape[-1] == w.shape[-2] else w @ v,
 )
 in_wide_heads(
     "no output matrix",
-    "You return the joined heads. The last matrix mixes them.",
+    "You return the joined heads. The output matrix `w_o` is missing.",
     leave=lambda y, w: y,
 )
 in_wide_heads(
     "the output matrix from the wrong side",
-    "You do not transpose the output matrix. It has a row per *output*, as in `nn.Linear`.",
+    "You do not transpose `w_o`. It has one row per *output*, as in `nn.Linear`.",
     leave=lambda y, w: y @ w,
 )
 in_wide_heads(
     "the projections from the wrong side",
-    "You do not transpose the projections. They have a row per *output*, as in `nn.Linear`.",
+    "You do not transpose the projections. They have one row per *output*, as in `nn.Linear`.",
     enter=lambda x, w: x @ w,
 )
 in_wide_heads(
     "matrices multiplied from the wrong side",
-    "You transpose no matrix. Each has a row per *output*, as in `nn.Linear`.",
+    "You transpose no matrix. Each has one row per *output*, as in `nn.Linear`.",
     enter=lambda x, w: x @ w,
     leave=lambda y, w: y @ w,
 )
 heads.fault(
-    "the queries are asked again",
-    "You make keys and values from `query`. Which text does each projection read?",
+    "keys and values made from the query",
+    "You make keys and values from `query`. They come from `key` and `value`.",
     but=("self", "mask"),
     read=lambda q, k, v: (q, q, q),
 )
 heads.fault(
     "keys made from the query",
-    "You make the keys from `query`. Which text does each projection read?",
+    "You make the keys from `query`. They come from `key`.",
     but=("self", "mask"),
     read=lambda q, k, v: (q, q, v),
 )
 heads.fault(
     "values made from the keys",
-    "You make the values from `key`. Which text does each projection read?",
+    "You make the values from `key`. They come from `value`.",
     but=("self", "mask"),
     read=lambda q, k, v: (q, k, k),
 )
 in_wide_heads(
     "a scale at the end",
-    "You scale the result as well as the scores. Only the scores are scaled.",
+    "You scale the values or the result, too. Only the scores are scaled.",
     mix=lambda w, v: w @ v / v.shape[-1] ** 0.5,
 )
 heads.detached()
@@ -268,9 +268,7 @@ heads.detached()
 
 @heads("float32 whatever comes in", fails=("dtype",))
 def heads_single(query, key, value, w_q, w_k, w_v, w_o, num_heads, attn_mask=None):
-    """You compute in float32 whatever the inputs are. A caller who works in double precision loses
-    half of the digits. Keep the dtype of the inputs.
-    """
+    """You compute and return float32. The result has the dtype of the inputs."""
     parts = (x.float() for x in (query, key, value, w_q, w_k, w_v, w_o))
     return attend(*parts, num_heads, attn_mask)
 
@@ -307,7 +305,7 @@ def table_calls(draw):
 
 sinus.fault(
     "only sines",
-    "All entries are sines. A pair needs both.",
+    "All your elements are sines. Each pair has a sine and a cosine.",
     parts=(torch.sin, torch.sin),
 )
 sinus.fault(
@@ -317,42 +315,42 @@ sinus.fault(
 )
 sinus.fault(
     "half the exponent",
-    "Your exponent is i/D. The formula has 2i/D.",
+    "Your exponent is half of the right one. The formula has 2i over the width.",
     power=lambda i, d: -i / d,
 )
 sinus.fault(
     "sine and cosine of different angles",
-    "You give every entry its own angle. Two neighbours share one.",
+    "You give every element its own angle. The sine and the cosine of a pair share one.",
     power=lambda i, d: -(2 * i + torch.arange(2)) / d,
 )
 sinus.fault(
     "divided by the number of pairs",
-    "Your exponent is twice too large: a step of 2 is already a doubling.",
+    "Your exponent is twice the right one. The formula has 2i over the width, and i counts pairs.",
     power=lambda i, d: -4 * i / d,
 )
 sinus.fault(
     "another base",
-    "You take powers of 1000. The formula has 10000.",
+    "You take powers of 1000. The base in the formula is 10000.",
     base=lambda: 1000.0,
 )
 sinus.fault(
     "one frequency for all pairs",
-    "All pairs have one frequency. Is your exponent an integer division?",
+    "All your pairs have the same frequency. Is your exponent an integer division?",
     power=lambda i, d: 0 * i,
 )
 sinus.fault(
     "pairs from 1",
-    "You count the pairs from 1. They count from 0.",
+    "You count the pairs from 1. The formula counts them from 0.",
     power=lambda i, d: -2 * (i + 1) / d,
 )
 sinus.fault(
     "spread to the last pair",
-    "You divide by one pair less than there are. The exponent divides by D.",
+    "You divide the exponent by D - 2. The formula divides it by D.",
     power=lambda i, d: -2 * i / max(d - 2, 1),
 )
 sinus.fault(
     "divided by the width outside the power",
-    "The division by D is outside the exponent: `**` binds before `/`.",
+    "Your division by D is outside the exponent, because `**` binds before `/`.",
     power=lambda i, d: -2 * i,
     turns=lambda p, f, d: p * f / d,
 )
@@ -363,7 +361,7 @@ sinus.fault(
 )
 sinus.fault(
     "positions as a share of the length",
-    "You divide the positions by the length. A position has one vector in every text.",
+    "You divide the positions by the length. A position has the same vector at every length.",
     places=lambda p: p / len(p),
 )
 
@@ -412,95 +410,96 @@ def rope_calls(draw):
 
 with_pairs = partial(rope.fault, but=("by_hand",))
 with_pairs(
-    "halves in place of neighbours",
-    "You pair entries half the width apart. Here neighbours are a pair.",
+    "halves instead of adjacent elements",
+    "You pair elements that are half the width apart. Here adjacent elements form a pair.",
     take=lambda x: x.chunk(2, -1),
     put=lambda a, b: torch.cat([a, b], -1),
 )
 with_pairs(
-    "taken as neighbours, put back as halves",
-    "You turn neighbours and put all first entries before all second ones.",
+    "adjacent pairs returned as halves",
+    """You rotate adjacent pairs but return all first elements, then all second ones. Keep the order
+    of `x`.""",
     put=lambda a, b: torch.cat([a, b], -1),
 )
 with_pairs(
-    "taken as halves, put back as neighbours",
-    "You turn halves and let first and second entries alternate.",
+    "halves returned as adjacent pairs",
+    "You pair elements half the width apart, then interleave the results. Pairs are adjacent.",
     take=lambda x: x.chunk(2, -1),
 )
 with_pairs(
     "angles repeated as a whole",
-    "Your list of angles follows itself. Each angle should stand twice in a row.",
+    "You repeat the whole list of angles. Each angle should appear twice in succession.",
     spread=repeated,
 )
 rope.fault(
-    "turned backwards",
-    "You turn the other way. The minus is in the first row of the formula.",
+    "rotated backwards",
+    "You rotate in the opposite direction. The minus is in the first row of the formula.",
     mix=lambda a, b, c, s, *_: (a * c + b * s, b * c - a * s),
 )
 rope.fault(
-    "no turn but a mixture",
-    "Both rows have a plus, so lengths change. A rotation has one minus.",
+    "no minus sign",
+    "Both your rows have a plus, so lengths change. A rotation has one minus.",
     mix=lambda a, b, c, s, *_: (a * c + b * s, a * s + b * c),
 )
 with_pairs(
     "two minus signs",
-    "Both rows have a minus: a reflection. A rotation has one.",
+    "Both your rows have a minus, which is a reflection. A rotation has one minus.",
     mix=lambda a, b, c, s, *_: (a * c - b * s, a * s - b * c),
 )
 rope.fault(
-    "the second from the turned first",
-    "You compute the second entry from the new first one. Both rows read the old entries.",
+    "the second from the rotated first",
+    "You compute the second element from the new first one. Both rows use the old elements.",
     mix=rolled_on,
 )
 rope.fault(
     "only the cosine",
-    "You leave the sines out, which shortens a vector. Both entries enter both rows.",
+    "You leave out the sines, which shortens the vector. Both elements enter both rows.",
     mix=lambda a, b, c, s, *_: (a * c, b * c),
 )
 rope.fault(
-    "the entries exchanged",
-    "Your two results are exchanged. The first row is the new first entry.",
+    "the elements exchanged",
+    "You exchange the two results. The first row gives the new first element.",
     mix=lambda a, b, c, s, *_: (a * s + b * c, a * c - b * s),
 )
 rope.fault(
     "positions are added",
-    "You add sines and cosines. Here the vector is turned.",
+    "You add sines and cosines. RoPE rotates the vector.",
     mix=lambda a, b, c, s, *_: (a + s, b + c),
 )
 rope.fault(
     "rows are counted, positions ignored",
-    "You count the rows. The angle of a row comes from `positions`.",
+    "You use the row number as the position. The angle comes from `positions`.",
     places=lambda p: torch.arange(len(p)).double(),
 )
 rope.fault(
     "positions as whole numbers",
-    "You make the positions whole. They may lie between two whole numbers.",
+    "You round the positions to integers. They may be fractional.",
     but=("gradient",),
     places=lambda p: p.long().double(),
 )
 with_pairs(
     "positions from the first one",
-    "You count from the first row. Its own position turns it, too.",
+    "You subtract the first position. The angles use the positions as they are.",
     places=lambda p: p.double() - p[0],
 )
 with_pairs(
     "one angle for all pairs",
-    "All pairs turn by one angle. Each pair has a frequency of its own.",
+    "You rotate all pairs by the same angle. Each pair has its own frequency.",
     power=lambda i, e: 0 * i,
 )
 with_pairs(
     "half the exponent",
-    "Your exponent is i/D. The formula has 2i/D.",
+    "Your exponent is half of the right one. The formula has 2i over the width.",
     power=lambda i, e: -i / e,
 )
 with_pairs(
     "twice the exponent",
-    "Your exponent is twice too large: a step of 2 is already a doubling.",
+    "Your exponent is twice the right one. The formula has 2i over the width, and i counts pairs.",
     power=lambda i, e: -4 * i / e,
 )
 rope.fault(
     "pairs from 1",
-    "You count the pairs from 1. They count from 0.",
+    "You count the pairs from 1. The formula counts them from 0.",
     power=lambda i, e: -2 * (i + 1) / e,
 )
 rope.in_place(fails=("by_hand", "pairs", "heads"))
@@ -534,52 +533,52 @@ def alibi_calls(draw):
 
 alibi.fault(
     "heads from 0",
-    "Your heads count from 0. In the formula they count from 1.",
+    "You count the heads from 0. The formula counts them from 1.",
     slope=lambda k, h: 2.0 ** (-8 * (k - 1) / h),
 )
 alibi.fault(
     "the same slope for all heads",
-    "All heads have one slope. Each has its own.",
+    "All your heads have the same slope. Each head has its own.",
     slope=lambda k, h: 2.0 ** (-8 / h) + 0 * k,
 )
 alibi.fault(
     "halved from head to head",
-    "Your slopes are 1/2, 1/4, 1/8 for every H. That is right for 8 heads only.",
+    "Your slopes are 1/2, 1/4, 1/8 … for every H. They are right only for 8 heads.",
     slope=lambda k, h: 2.0**-k,
 )
 alibi.fault(
     "evenly spaced slopes",
-    "Your slopes fall by one amount from head to head. They fall by one factor.",
+    "Your slopes rise by a constant amount from head to head. They fall by a constant factor.",
     slope=lambda k, h: k / h,
 )
 alibi.fault(
     "the 8 is missing",
-    "Your exponent ends at -1. The formula has a factor 8.",
+    "Your last exponent is -1. The formula has a factor 8 in the exponent.",
     slope=lambda k, h: 2.0 ** (-k / h),
 )
 alibi.fault(
     "divided by the number of the head",
-    "Your exponent divides by the number of the head. It multiplies.",
+    "You divide the exponent by the number of the head. The formula multiplies by it.",
     slope=lambda k, h: 2.0 ** (-8 / k),
 )
 alibi.fault(
     "the heads in reverse",
-    "Your first head has the smallest slope. The formula has the opposite order.",
+    "Your first head has the smallest slope. In the formula it has the largest.",
     slope=lambda k, h: (2.0 ** (-8 * k / h)).flip(0),
 )
 alibi.fault(
     "no absolute value",
-    "Keys after the query get a positive bias. A distance has no sign.",
+    "Your keys after the query get a positive bias. The formula has the absolute distance.",
     distance=lambda d: d,
 )
 alibi.fault(
-    "keys after the query cost nothing",
-    "Your bias is 0 for keys after the query. Both sides get a penalty.",
+    "no penalty after the query",
+    "Your bias is 0 for keys after the query. Keys on both sides get a penalty.",
     distance=lambda d: d.clamp(min=0),
 )
 alibi.fault(
     "distances from 1",
-    "Your nearest key is at distance 1. The query's own position is at distance 0.",
+    "Your distances start at 1. The query's own position has distance 0.",
     distance=lambda d: d.abs() + 1,
 )
 alibi.fault(
@@ -589,7 +588,7 @@ alibi.fault(
 )
 alibi.fault(
     "a mask as well",
-    "You mask the keys after the query. The bias is no mask.",
+    "You mask the keys after the query. This bias masks nothing.",
     finish=lambda x: (-x).masked_fill(torch.ones_like(x).bool().triu(1), -torch.inf),
 )
 alibi.fault(
@@ -599,7 +598,7 @@ alibi.fault(
 )
 alibi.axes_swapped(
     "keys by queries",
-    "Your table has a row per key. It should have a row per query.",
+    "Your table has one row per key. It should have one row per query.",
 )
 
 # --- low_rank_value ----------------------------------------------------------------------------
@@ -634,60 +633,58 @@ def low_calls(draw):
 
 @low("the large matrix is built", fails=("wide",))
 def low_built(weights, value, w_v, w_o):
-    """Your numbers are right, but a matrix with D rows and D columns stands in memory. A product of
-    several matrices may be taken in another order.
-    """
+    """Your values are right, but you build a D × D matrix. Compute the product in another order."""
     return weights @ value @ (w_o @ w_v).T
 
 
 in_few_words = partial(low.fault, but=("wide",))
 in_few_words(
     "the output matrix is missing",
-    "You return the vectors of the head. The output matrix brings them to width D.",
+    "You return the vectors of the head. Multiply by `w_o` to get width D.",
     leave=lambda y, v, o: y,
 )
 in_few_words(
     "the value matrix is missing",
-    "You mix the values without `w_v`. They are projected first.",
+    "You mix the unprojected values and return them. Both `w_v` and `w_o` are missing.",
     enter=lambda x, v, o: x,
     leave=lambda y, v, o: y,
 )
 in_few_words(
     "the output matrix is used twice",
-    "You use the output matrix in both places.",
+    "You use `w_o` for both projections. The first one is `w_v`.",
     enter=lambda x, v, o: x @ o,
 )
 in_few_words(
     "the value matrix is used twice",
-    "You use the value matrix in both places.",
+    "You use `w_v` for both projections. The second one is `w_o`.",
     leave=lambda y, v, o: y @ v,
 )
 in_few_words(
     "the matrices exchanged",
-    "You use `w_o` first and `w_v` last. It is the other way round.",
+    "You use `w_o` first and `w_v` last. Exchange them.",
     enter=lambda x, v, o: x @ o,
     leave=lambda y, v, o: y @ v,
 )
 in_few_words(
     "a second softmax",
-    "You take a softmax of the weights. They sum to one already.",
+    "You apply a softmax to the weights. They already sum to one.",
     weigh=lambda w: w.softmax(-1),
 )
 low.fault(
     "weights transposed before mixing",
-    "You transpose the weights. Their rows belong to the queries.",
+    "You transpose the weights before you multiply. Their rows belong to the queries.",
     fails=("values",),
     weigh=lambda w: w.T if w.shape[0] == w.shape[1] else w,
 )
 low.fault(
     "scaled once more",
-    "You divide by the root of E. That belongs to the scores.",
+    "You divide by the root of E. Only scores are scaled.",
     fails=("values", "gradient"),
     leave=lambda y, v, o: y @ o.T / o.shape[1] ** 0.5,
 )
 in_few_words(
     "the values are added again",
-    "You add the mean of the unprojected values.",
+    "You add the weighted mean of the unprojected values. The formula has no such term.",
     finish=lambda y, w, x: y + w @ x,
 )
 low.detached()
@@ -715,30 +712,31 @@ def fixed_calls(draw):
 
 fixed.fault(
     "both faults are still there",
-    "This is the broken code. Follow one head through every reshape, and count what a score sums.",
+    """This is the broken code. Follow one head through every reshape, and check over what a score
+    sums.""",
     merge=unmoved,
     scale=wide_scale,
 )
 fixed.fault(
     "the heads are still joined in the wrong order",
-    "The scale is right. A row of your result holds one head at several positions.",
+    "The scale is now right. A row of your joined heads still mixes several positions.",
     merge=unmoved,
 )
 fixed.fault(
     "the scale is still that of all heads",
-    "The join is right. Your scale is taken before the heads are cut.",
+    "The join is now right. Your scale is still that of the width before the split into heads.",
     fails=("scores",),
     scale=wide_scale,
 )
 fixed.fault(
     "no scale at all",
-    "You took the scale out. Each head divides by the root of its size.",
+    "You removed the scale. Each head divides its scores by the root of E.",
     fails=("scores",),
     scale=lambda q, v, x: 1,
 )
 fixed.fault(
     "the scale of another size",
-    "You divide by the root of H. A score sums over the entries of one head.",
+    "You divide by the root of H. A score sums over the elements of one head.",
     fails=("scores",),
     scale=lambda q, v, x: q.shape[1] ** -0.5,
 )
@@ -750,23 +748,23 @@ fixed.fault(
 )
 fixed.fault(
     "the mask is gone",
-    "Every position sees its own future. The mask was right.",
+    "You removed the mask, so every position attends to later ones. The mask was right.",
     keep=lambda n: n,
 )
 fixed.fault(
     "itself excluded",
-    "A position may not attend to itself. The mask was right.",
+    "You mask each position's own key. The mask was right.",
     keep=lambda n: -1,
 )
 fixed.fault(
-    "now cut in the wrong order",
-    "You changed the cut to suit the join. The cut was right.",
+    "now split in the wrong order",
+    "You changed the split to match the join. The split was right.",
     split=lambda y, h: y.reshape(len(y), h, y.shape[1], -1),
     merge=unmoved,
 )
 fixed.fault(
     "joined in turns",
-    "You join the heads in turns. The entries of one head stay together.",
+    "You interleave the heads when you join them. The elements of one head stay together.",
     merge=lambda y: y.permute(0, 2, 3, 1).flatten(2),
 )
 
@@ -797,7 +795,7 @@ def check_calls(draw):
 
 
 def changes(candidate, length, *, entries=4):
-    """Whether changing the future changes an output, as somebody might test it."""
+    """Whether a change of the future changes an output."""
     x = torch.randn(2, length, 4, generator=torch.Generator().manual_seed(1))
     before = candidate(x)
     for seen in range(1, length, 3):
@@ -811,24 +809,22 @@ def changes(candidate, length, *, entries=4):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test says True whatever it is given. Call the candidate, change what it must not see,
-    and call it again.
-    """
+    """Your test always returns True. Call the candidate, change later positions, and call it again."""
     return True
 
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test says False even for a causal function. Look at whether you leave room for rounding,
-    and at which positions you compare: those from the change on may differ.
+    """Your test returns False even for a causal function. Allow for rounding, and compare only the
+    positions before the change.
     """
     return False
 
 
-@checks("the past is changed in place of the future")
+@checks("the past is changed instead of the future")
 def check_past(candidate):
-    """You change the first position and look at the later ones. They may differ: a causal function
-    sees its past. Change what comes later, and look at what comes before.
+    """You change the first position and compare later outputs, which may depend on it. Change later
+    positions and compare earlier outputs.
     """
     x = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(1))
     other = x.clone()
@@ -836,15 +832,15 @@ def check_past(candidate):
     return bool(torch.allclose(candidate(x)[:, 1:], candidate(other)[:, 1:], atol=1e-4))
 
 
-@checks("only the first entry is changed", fails=("mutants",))
+@checks("only the first element is changed", fails=("mutants",))
 def check_first_entry(candidate):
-    """You change one entry of the later positions. What leaks may be another one: change them all."""
+    """You change only one element of the later positions. Another one may leak: change them all."""
     return not changes(candidate, 24, entries=1)
 
 
 @checks("short sequences only", fails=("mutants",))
 def check_short(candidate):
-    """You try short sequences only. A fault may show when a sequence is longer than a block, a
+    """You try only short sequences. Some faults show only when a sequence is longer than a block, a
     window or a table.
     """
     return not changes(candidate, 6)
@@ -852,8 +848,8 @@ def check_short(candidate):
 
 @checks("by the gradient", fails=("mutants",))
 def check_gradient(candidate):
-    """You look at the gradient of the outputs by later inputs. A step without a derivative, such as
-    a sign or a cut-off tensor, leaks and has the gradient 0. Compare values.
+    """You test the gradient with respect to later inputs. A sign or a detached tensor leaks with a
+    gradient of 0: compare values.
     """
     x = torch.randn(2, 24, 4, generator=torch.Generator().manual_seed(1)).requires_grad_()
     y = candidate(x)
@@ -866,8 +862,8 @@ def check_gradient(candidate):
 
 @checks("the same input twice")
 def check_repeatable(candidate):
-    """You call the candidate twice with the same input. That tells whether it rolls dice, and not
-    what it looks at: change something between the two calls.
+    """You call the candidate twice with the same input, which tests only for randomness. Change
+    later positions between the calls.
     """
     x = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(1))
     return bool(torch.allclose(candidate(x), candidate(x.clone()), atol=1e-4))

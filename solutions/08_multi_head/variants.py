@@ -22,7 +22,7 @@ def heads_one_by_one(query, key, value, w_q, w_k, w_v, w_o, num_heads, attn_mask
         scores = torch.einsum("ble,bse->bls", q, k) / math.sqrt(rows)
         if full is not None:
             scores = torch.where(full[:, h], scores, -torch.inf)
-        mixed = torch.softmax(scores, dim=-1) @ value  # the matrices come after the sum
+        mixed = torch.softmax(scores, dim=-1) @ value  # project after the sum
         own = slice(h * value_rows, (h + 1) * value_rows)
         total = total + mixed @ w_v[own].T @ w_o[:, own].T
     return total

@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Exercises: the Transformer block
 #
-# You write the parts of a block, put them together in both orders, and count what a stack of them costs.
+# You write the parts of a block, combine them in both orders, and count its parameters and operations.
 #
-# Shapes: `D` entries in the vector of a position, `F` hidden units.
-# `...` stands for any number of leading axes, none included: batch, positions.
+# Shapes: `D` is the width of the model, `F` the number of hidden units.
+# `...` is any number of leading axes (batch, positions), possibly none.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
@@ -18,7 +18,7 @@ from attn_course.probes import from_numpy, load_oracles
 oracles, probes = load_oracles("09_transformer_block")
 
 
-# Parts that can be followed by hand, for the block.
+# Simple parts for the block, to compute by hand.
 def doubled(x):
     return 2 * x
 
@@ -38,14 +38,14 @@ def half(x):
 # %% [markdown]
 # ## 1. Layer norm
 #
-# `layer_norm(x, weight=None, bias=None, eps=1e-5)` brings every vector to mean 0 and variance 1 (Ba and others 2016):
+# `layer_norm(x, weight=None, bias=None, eps=1e-5)` normalises every vector to mean 0 and variance 1 (Ba and others 2016):
 #
 # $$y = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot g + b, \qquad
 # \mu = \frac1D \sum_d x_d, \quad \sigma^2 = \frac1D \sum_d (x_d - \mu)^2 .$$
 #
-# - `x` is `(..., D)`. Each vector is normalised by its own entries and nothing else.
-# - `weight` is $g$ and `bias` is $b$, both `(D,)`; without them they are 1 and 0.
-# - A vector whose entries are all equal gives `bias`, not NaN.
+# - `x` is `(..., D)`. Each vector is normalised by its own elements only.
+# - `weight` is $g$ and `bias` is $b$, both `(D,)`. Their defaults are 1 and 0.
+# - A vector whose elements are all equal gives `bias`, not NaN.
 # - Gradients reach all tensors. No argument is changed.
 #
 # By hand, with $\epsilon = 0$: $[1, 5]$ has the mean $3$ and the variance $4$, so it becomes $[-1, 1]$. With $g = [2, 3]$ and $b = [10, 20]$ it becomes $[8, 23]$.
@@ -91,7 +91,7 @@ probe.equals(probe.normal(5, 5), probe.normal(5), eps=0.0)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "layer_norm-small", "grade": true, "points": 2}
-# Vectors of equal or nearly equal entries: here epsilon has its say.
+# Vectors of equal or nearly equal elements, where epsilon matters.
 probe = probes(layer_norm=layer_norm)
 probe.equals(
     torch.tensor([[3.0, 3.0, 3.0], [-0.01, 0.0, 0.01]]), None, torch.tensor([1.0, 2.0, 3.0])
@@ -115,15 +115,15 @@ probe.gradient(probe.normal(3, 5), probe.normal(5), probe.normal(5), eps=0.0, wr
 # %% [markdown]
 # ## 2. The feed-forward part
 #
-# `feed_forward(x, weight_in, weight_out, bias_in=None, bias_out=None)` is a network with one hidden layer, the same one at every position (Vaswani and others 2017, equation 2):
+# `feed_forward(x, weight_in, weight_out, bias_in=None, bias_out=None)` is a network with one hidden layer, applied at every position (Vaswani and others 2017, equation 2):
 #
 # $$\operatorname{FFN}(x) = W_2 \max(0,\, W_1 x + b_1) + b_2 .$$
 #
 # - `x` is `(..., D)`; `weight_in` is $W_1$, `(F, D)`; `weight_out` is $W_2$, `(D, F)`, both in the layout of `torch.nn.Linear`.
-# - `bias_in` is `(F,)`, `bias_out` is `(D,)`, or 0 where they are not given. The result is `(..., D)`.
-# - Positions do not see each other.
+# - `bias_in` is `(F,)` and `bias_out` is `(D,)`. Their default is 0. The result is `(..., D)`.
+# - Positions are independent of each other.
 #
-# By hand: $x = [1, 2]$ with $W_1$ of rows $[1, 0]$, $[0, -1]$, $[1, 1]$ has the hidden units $1, -2, 3$, of which the second is shut. $W_2$ of rows $[1, 1, 0]$ and $[0, 1, 2]$ makes $[1, 6]$ of them.
+# By hand: $x = [1, 2]$ with $W_1$ of rows $[1, 0]$, $[0, -1]$, $[1, 1]$ has the hidden units $1, -2, 3$; the ReLU sets the second to 0. $W_2$ of rows $[1, 1, 0]$ and $[0, 1, 2]$ gives $[1, 6]$.
 
 
 # %% nbgrader={"grade_id": "feed_forward", "solution": true}
@@ -179,15 +179,15 @@ probe.gradient(*inputs, wrt=(0, 1, 2, 3, 4))
 # %% [markdown]
 # ## 3. The block
 #
-# `transformer_block(x, attention, feed_forward, norm_1, norm_2, norm_first)` puts the parts together.
+# `transformer_block(x, attention, feed_forward, norm_1, norm_2, norm_first)` combines the parts.
 #
-# - `x` is `(B, L, D)`, and so is the result. `x` is not changed.
-# - `attention`, `feed_forward`, `norm_1` and `norm_2` are functions: each takes a tensor `(B, L, D)` and returns one. You call them, and need not know what they do.
+# - `x` and the result are `(B, L, D)`. `x` is not changed.
+# - `attention`, `feed_forward`, `norm_1` and `norm_2` are functions from `(B, L, D)` to `(B, L, D)`. You only call them.
 # - A block has two steps. The first applies `attention` and `norm_1`, the second applies `feed_forward` and `norm_2` to the result of the first.
 # - `norm_first=False`, as in the paper: a step with the function $f$ returns $\operatorname{norm}(x + f(x))$.
 # - `norm_first=True`: it returns $x + f(\operatorname{norm}(x))$.
 #
-# By hand, with numbers in place of vectors: the attention doubles, the feed-forward part adds 1, `norm_1` divides by 3 and `norm_2` divides by 2.
+# By hand, with numbers for vectors: the attention doubles, the feed-forward part adds 1, `norm_1` divides by 3 and `norm_2` divides by 2.
 # From 3, post-norm: $(3 + 6)/3 = 3$, then $(3 + 4)/2 = 3.5$. Pre-norm: $3 + 2 \cdot 1 = 5$, then $5 + (2.5 + 1) = 8.5$.
 
 
@@ -254,7 +254,7 @@ probe.equals(probe.normal(2, 3, 5), *parts_of(probe, 5), True)
 # %% [markdown]
 # ## Look
 #
-# Sixteen of your blocks on top of each other: the size of the vectors with the norm first (it grows), and with the norm last (it cannot).
+# A stack of sixteen of your blocks: the size of the vectors grows with the norm first, and cannot grow with the norm last.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -291,11 +291,11 @@ plt.show()
 # %% [markdown]
 # ## 4. RMS norm
 #
-# `rms_norm(x, weight=None, eps=1e-6)` divides and does not centre (Zhang and Sennrich 2019):
+# `rms_norm(x, weight=None, eps=1e-6)` divides without centring (Zhang and Sennrich 2019):
 #
 # $$y = \frac{x}{\sqrt{\frac1D \sum_d x_d^2 + \epsilon}} \odot g .$$
 #
-# - `x` is `(..., D)`, `weight` is $g$, `(D,)`, or 1 where it is not given.
+# - `x` is `(..., D)`, `weight` is $g$, `(D,)`; its default is 1.
 # - A vector of zeros gives zeros, not NaN.
 # - Gradients reach both.
 #
@@ -311,7 +311,7 @@ def rms_norm(x, weight=None, eps=1e-6):
 
 
 # %% nbgrader={"grade_id": "rms_norm-by_hand", "grade": true, "points": 1}
-# The vector of the text, and another one; then with a gain.
+# The vector of the text and another one; then with a gain.
 probe = probes(rms_norm=rms_norm)
 pair = torch.tensor([[1.0, 7.0], [-6.0, 8.0]])
 probe.gives(torch.tensor([[0.2, 1.4], [-0.8485281, 1.1313709]]), pair, eps=0.0)
@@ -349,12 +349,12 @@ probe.gradient(probe.normal(3, 5), probe.normal(5), eps=0.0, wrt=(0, 1))
 # %% [markdown]
 # ## 5. A gated hidden layer
 #
-# `swiglu(x, weight_gate, weight_up)` makes the hidden units of a gated feed-forward part (Shazeer 2020). One map says what a unit holds, a second one how far it is open:
+# `swiglu(x, weight_gate, weight_up)` computes the hidden units of a gated feed-forward part (Shazeer 2020). One map gives the value of a unit, the other its gate:
 #
 # $$\operatorname{silu}(W_g x) \odot (W_u x), \qquad \operatorname{silu}(z) = z \cdot \frac{1}{1 + e^{-z}} .$$
 #
 # - `x` is `(..., D)`, both weights are `(F, D)`, the result is `(..., F)`.
-# - It is right for entries of any size. Gradients reach all three.
+# - It handles inputs of any size. Gradients reach all three.
 #
 # By hand: for $x = [\ln 3]$, $W_g = [1]$ and $W_u = [2]$ the gate is $\ln 3 \cdot \frac34 = 0.824$, and the result $0.824 \cdot 2 \ln 3 = 1.810$.
 
@@ -407,12 +407,12 @@ probe.gradient(probe.normal(3, 4), probe.normal(5, 4), probe.normal(5, 4), wrt=(
 # %% [markdown]
 # ## 6. Parameters of a block
 #
-# `block_parameters(embed_dim, num_heads, hidden_dim, cross_attention=False)` counts the entries of all weights of a block of the paper's base model.
+# `block_parameters(embed_dim, num_heads, hidden_dim, cross_attention=False)` counts the parameters of a block of the paper's base model.
 #
-# - The attention has four projections without a bias. All heads together are as wide as the model.
+# - The attention has four projections without a bias. All heads together have the width of the model.
 # - The feed-forward part has two matrices and two biases.
 # - Each part has a layer norm with gain and bias.
-# - With `cross_attention=True`, as in the decoder, there is a second attention of the same size, with a norm of its own.
+# - With `cross_attention=True`, as in the decoder, there is a second attention of the same size with its own norm.
 #
 # By hand, for $D = 2$, one head and $F = 3$: the attention has $4 \cdot 4 = 16$, the feed-forward part $6 + 6 + 3 + 2 = 17$, the norms $2 \cdot 4 = 8$. Together 41.
 
@@ -449,8 +449,8 @@ probe.gives(1164, 10, 5, 14, True)
 # %% [markdown]
 # ### Operations of a block
 #
-# `block_flops(length, embed_dim, num_heads, hidden_dim)` counts the operations of one encoder block on one sequence, forwards.
-# A matrix product of $(a, b)$ with $(b, c)$ has $2abc$ of them, a multiplication and an addition for each term. Everything but matrix products is left out.
+# `block_flops(length, embed_dim, num_heads, hidden_dim)` counts the operations of the forward pass of one encoder block on one sequence.
+# A matrix product of $(a, b)$ with $(b, c)$ takes $2abc$ operations, a multiplication and an addition for each term. Count matrix products only.
 #
 # - Count the four projections, the scores of all pairs, the weighted sums, and the two maps of the feed-forward part. Nothing is masked.
 #
@@ -484,9 +484,9 @@ probe.gives(6_442_450_944 + 2_147_483_648, 1024, 512, 8, 2048)
 # %% [markdown]
 # ## 7. Repair: a pre-norm stack with two faults
 #
-# `broken_stack` should apply pre-norm feed-forward layers one after the other, $x \leftarrow x + f_i(\operatorname{norm}(x))$, and end in a norm.
+# `broken_stack` should apply pre-norm feed-forward layers in turn, $x \leftarrow x + f_i(\operatorname{norm}(x))$, then a final norm.
 # `x` is `(B, L, D)`, `weights_in` is `(N, F, D)`, `weights_out` is `(N, D, F)`; the norms have neither gain nor bias.
-# It runs, it trains, no number is NaN, and it has two faults: one lets positions see each other, the other takes something from the gradient. Find them, and write `fixed_stack`.
+# It runs, it trains and it produces no NaN, but it has two faults: one mixes positions, the other weakens the gradient. Find them and write `fixed_stack`.
 
 
 # %% nbgrader={"grade_id": "broken_stack", "locked": true}
@@ -515,7 +515,7 @@ def fixed_stack(x, weights_in, weights_out):
 
 
 # %% nbgrader={"grade_id": "fixed_stack-no_layers", "grade": true, "points": 1}
-# No layer at all: only the last norm is left.
+# No layers: only the final norm.
 probe = probes(fixed_stack=fixed_stack)
 sequence = torch.tensor([[[1.0, 3.0], [8.0, 4.0], [-5.0, 7.0]]])
 probe.gives(
@@ -526,7 +526,7 @@ probe.gives(
 )
 
 # %% nbgrader={"grade_id": "fixed_stack-layers", "grade": true, "points": 2}
-# One layer that does nothing, so that the result is the same; then layers that do something.
+# A layer whose weights are 0, then other layers.
 probe = probes(fixed_stack=fixed_stack)
 probe.gives(
     torch.tensor([[[-1.0, 1.0], [1.0, -1.0], [-1.0, 1.0]]]),
@@ -550,11 +550,11 @@ probe.everywhere()
 # %% [markdown]
 # ## 8. Write the test
 #
-# `check_layer_norm(candidate)` takes another learner's `layer_norm(x, weight=None, bias=None, eps=1e-5)` (contract in exercise 1) and returns `True` if it is right, `False` if it is wrong.
+# `check_layer_norm(candidate)` takes another learner's `layer_norm(x, weight=None, bias=None, eps=1e-5)` and returns `True` if it keeps the contract of exercise 1, `False` if not.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
-# Choose inputs on which a norm over the wrong axis, another variance or another place of epsilon gives another result, and leave room for rounding.
-# A candidate may also raise an error on your inputs: then it is wrong.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
+# Choose inputs that reveal a norm over the wrong axis, another variance or a misplaced epsilon, and allow for rounding.
+# A candidate that raises an error is wrong.
 
 
 # %% nbgrader={"grade_id": "check_layer_norm", "solution": true}
@@ -580,7 +580,7 @@ def check_layer_norm(candidate):
 
 
 # %% nbgrader={"grade_id": "check_layer_norm-plain", "grade": true, "points": 1}
-# A right one, and three that are plainly wrong.
+# A right answer, and three that are clearly wrong.
 def by_reference(x, weight=None, bias=None, eps=1e-5):
     return from_numpy(reference.layer_norm)(x, weight, bias, eps)
 
@@ -590,14 +590,14 @@ probe.judges(
     right=[by_reference],
     wrong={
         "always 0": lambda x, weight=None, bias=None, eps=1e-5: torch.zeros_like(x),
-        "the vectors as they are": lambda x, weight=None, bias=None, eps=1e-5: x.clone(),
+        "the vectors unchanged": lambda x, weight=None, bias=None, eps=1e-5: x.clone(),
         "twice the right result": lambda *inputs, **more: 2 * by_reference(*inputs, **more),
     },
     points=1,
 )
 
 # %% nbgrader={"grade_id": "check_layer_norm-mutants", "grade": true, "points": 9}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong answers that are harder to detect. (Which ones is hidden.)
 probe = probes(check_layer_norm=check_layer_norm)
 probe.judges(
     right=[by_reference],
@@ -653,18 +653,18 @@ probe.judges(
 # %% [markdown]
 # ## 9. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
+# Use your functions or the numbers of the chapter. Write about 200 words; each part earns two points.
 #
-# 1. Put a sentence into a batch once alone and once beside a long one (padded with zeros). Normalise its vectors with `layer_norm`, and with a norm over batch and positions. What changes? Name two places where that hurts, one in training and one in use.
-# 2. A colleague trains a post-norm and a pre-norm stack of twelve blocks at one learning rate, and pre-norm wins. What does this show, and what would you have to add before you say that pre-norm is better?
-# 3. Count parameters and operations of the encoder of the base model (6 blocks, $D = 512$, 8 heads, $F = 2048$) at $L = 50$ and $L = 5000$. Which part is dearest at each length? From which length on is the quadratic part dearer than all others together?
+# 1. Put a sentence into a batch alone, then beside a long one (padded with zeros). Normalise its vectors with `layer_norm`, and with a norm over batch and positions. What changes? Name one problem that this causes in training and one in use.
+# 2. A colleague trains a post-norm and a pre-norm stack of twelve blocks at one learning rate, and pre-norm wins. What does this show, and what else do you need before you claim that pre-norm is better?
+# 3. Count parameters and operations of the encoder of the base model (6 blocks, $D = 512$, 8 heads, $F = 2048$) at $L = 50$ and $L = 5000$. Which part is most expensive at each length? From which length does the quadratic part cost more than all others together?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
-# 1. With the layer norm nothing changes: each vector is normalised by its own entries. With the other norm every vector changes, because padding and neighbours enter mean and variance.
-# In training a word's output, and so the loss, depends on what it happened to be batched with, and with causal models on later words. In use a batch of one needs stored statistics, which are those of other data.
-# 2. It shows that post-norm does not train at that rate. Needed: several rates for both, with and without warm-up, chosen on validation data, several seeds, and a shallow stack as a control which both should learn.
+# 1. With the layer norm nothing changes: each vector is normalised by its own elements. With the other norm every vector changes, because padding and the other sentence enter mean and variance.
+# In training, the output at a position, and so the loss, depends on the rest of the batch and, in causal models, on later positions. In use, a batch of one needs stored statistics of other data.
+# 2. It shows that post-norm does not train at that rate. Needed: several rates for both, with and without warm-up, chosen on validation data; several seeds; and a shallow stack as a control that both should learn.
 # 3. 18.9 million parameters at either length, two thirds of them in the feed-forward part.
-# At 50 positions the feed-forward part is dearest and scores and sums are 1.6 % of all operations. Scores and sums are $4 L^2 D$, everything else $8 L D^2 + 4 L D F = 24 L D^2$: dearer from $L > 6 D = 3072$ on, so at 5000 they are.
+# At 50 positions the feed-forward part is the most expensive; scores and sums take 1.6 % of all operations. Scores and sums take $4 L^2 D$, everything else $8 L D^2 + 4 L D F = 24 L D^2$: the quadratic part costs more for $L > 6 D = 3072$, so also at 5000.
 #
 # **Points**, one for each:
 #
@@ -673,4 +673,4 @@ probe.judges(
 # - (2a) Shown for one rate only.
 # - (2b) Rates for both, seeds, a shallow control.
 # - (3a) The counts at both lengths.
-# - (3b) The length from which the quadratic part is dearer, derived.
+# - (3b) The length from which the quadratic part costs more, derived.

@@ -7,7 +7,7 @@ from attn_course.probes import WrongAnswers, call, student, witnesses
 
 
 def family(wrong, step, faults, **more):
-    """Faults that all replace the same step of the right answer."""
+    """Declare faults that replace the same step of the right answer."""
     for name, (message, change) in faults.items():
         wrong.fault(name, message, **{step: change}, **more)
 
@@ -45,7 +45,6 @@ def normal(
     size=root,
     last=affine,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     x = read(x, weight)
     y = centre(x, dims(x))
     return last(y / size(spread(x, y, dims(x)), eps), weight, bias, x)
@@ -92,23 +91,24 @@ def rms_calls(draw):
 for norm in (layer, rms):  # mistakes that both allow
     norm.fault(
         "over the positions",
-        "You take mean squares over the positions. A norm runs along the last axis.",
+        "You normalise over the positions. A norm runs along the last axis.",
         dims=lambda x: -2,
     )
     norm.fault(
         "over all tokens of the batch",
-        "You normalise each feature over all tokens: a batch norm.",
+        """You normalise each feature over all tokens, as a batch norm does. A norm runs along the
+        last axis.""",
         dims=lambda x: tuple(range(x.ndim - 1)),
     )
     norm.fault(
         "over all axes but the first",
-        "You normalise the positions of a row together. Each vector has its own size.",
+        "You normalise all positions of a sequence together. Each vector is normalised alone.",
         fails=("values",),
         dims=lambda x: tuple(range(1, x.ndim)) or -1,
     )
     norm.fault(
         "one size for everything",
-        "You normalise the whole tensor as one vector. Each vector has its own size.",
+        "You normalise the whole tensor as one vector. Each vector is normalised alone.",
         dims=lambda x: tuple(range(x.ndim)),
     )
     norm.fault(
@@ -117,26 +117,29 @@ for norm in (layer, rms):  # mistakes that both allow
         spread=lambda x, y, dims: y.square().sum(dims, keepdim=True),
     )
     norm.fault(
-        "mean of the absolute entries",
-        "You take the mean of the absolute entries. The formula has the mean square.",
+        "mean of the absolute elements",
+        "You take the mean of the absolute elements. The formula has the mean square.",
         spread=lambda x, y, dims: y.abs().mean(dims, keepdim=True).square(),
     )
     norm.fault(
-        "divided by the largest entry",
-        "You divide by the largest absolute entry. The formula has the root mean square.",
+        "divided by the largest element",
+        "You divide by the largest absolute element. The formula has the root mean square.",
         spread=lambda x, y, dims: y.abs().amax(dims, keepdim=True).square(),
     )
     family(
         norm,
         "size",
         {
-            "no root": ("You divide by the mean square itself. Take its root.", torch.add),
+            "no root": (
+                "You divide by the mean square itself. The formula divides by its root.",
+                torch.add,
+            ),
             "the root of the root": (
-                "You take the root twice: a standard deviation is a root already.",
+                "You take the root twice. A standard deviation is already a root.",
                 lambda variance, eps: (variance.sqrt() + eps).sqrt(),
             ),
             "multiplied by the root": (
-                "You multiply by the root. The formula divides.",
+                "You multiply by the root. The formula divides by it.",
                 lambda variance, eps: 1 / root(variance, eps),
             ),
         },
@@ -146,23 +149,23 @@ for norm in (layer, rms):  # mistakes that both allow
         "size",
         {
             "epsilon outside the root": (
-                "You add epsilon to the root. Add it under the root.",
+                "You add epsilon outside the root. The formula adds it under the root.",
                 lambda variance, eps: variance.sqrt() + eps,
             ),
             "no epsilon": (
-                "You use no epsilon. A vector of equal entries then gives 0/0, which is NaN.",
+                "You use no epsilon. A vector of equal elements then gives 0/0, which is NaN.",
                 lambda variance, eps: variance.sqrt(),
             ),
             "epsilon as a floor": (
-                "You use epsilon as a smallest value. It is added.",
+                "You use epsilon as a lower limit of the mean square. The formula adds it.",
                 lambda variance, eps: variance.clamp(min=eps).sqrt(),
             ),
             "epsilon as a floor of the root": (
-                "You use epsilon as the smallest value of the root. It is added under the root.",
+                "You use epsilon as a lower limit of the root. The formula adds it under the root.",
                 lambda variance, eps: variance.sqrt().clamp(min=eps),
             ),
-            "the default epsilon whatever is asked": (
-                "You write a number in place of the argument `eps`.",
+            "`eps` ignored": (
+                "You use a fixed epsilon. Use the argument `eps`.",
                 lambda variance, eps: (variance + (1e-5 if eps else 0.0)).sqrt(),
             ),
         },
@@ -170,7 +173,7 @@ for norm in (layer, rms):  # mistakes that both allow
     )
     norm.fault(
         "gain 1 + g",
-        "You multiply by 1 plus the gain. A gain of 1 should change nothing.",
+        "You multiply by 1 + gain. The formula multiplies by the gain.",
         last=lambda y, w, bias, x: affine(y, None if w is None else 1 + w, bias),
     )
     norm.fault(
@@ -180,13 +183,14 @@ for norm in (layer, rms):  # mistakes that both allow
     )
     norm.fault(
         "the gain comes before the norm",
-        "You multiply by the gain before you normalise. It comes last.",
+        "You multiply by the gain before you normalise. The gain comes after the division.",
         read=lambda x, w: affine(x, w, None),
         last=lambda y, weight, bias, x: affine(y, None, bias),
     )
     norm.fault(
         "the size is a constant for the gradient",
-        "Your values are right, but the size is detached: one entry changes all others through it.",
+        """Your values are right, but you detach the divisor. It depends on every element, so the
+        gradient passes through it.""",
         fails=("gradient",),
         size=lambda variance, eps: root(variance, eps).detach(),
     )
@@ -197,28 +201,28 @@ rms.in_place()
 
 layer.fault(
     "not centred",
-    "You leave the mean in. That is RMS norm.",
+    "You do not subtract the mean. That is RMS norm.",
     centre=lambda x, dims: x,
 )
 layer.fault(
-    "only the variance knows the mean",
+    "centred only in the variance",
     "Your variance is right, but you do not subtract the mean from the vector.",
     centre=lambda x, dims: x,
     spread=lambda x, y, dims: mean_out(x, dims).square().mean(dims, keepdim=True),
 )
 layer.fault(
     "only centred",
-    "You subtract the mean and do not divide.",
+    "You subtract the mean but do not divide by the standard deviation.",
     size=lambda variance, eps: 1.0,
 )
 layer.fault(
     "one mean for all vectors",
-    "You subtract the mean of the whole tensor. Each vector has its own.",
+    "You subtract the mean of the whole tensor. Each vector has its own mean.",
     centre=lambda x, dims: x - x.mean(),
 )
 layer.fault(
     "one variance for all vectors",
-    "You divide every vector by one number. Each has its own variance.",
+    "You divide all vectors by the same number. Each vector has its own variance.",
     spread=lambda x, y, dims: y.square().mean(),
 )
 layer.fault(
@@ -227,12 +231,12 @@ layer.fault(
     spread=lambda x, y, dims: x.var(dims, keepdim=True),
 )
 layer.fault(
-    "mean square of the entries as variance",
-    "Your variance is the mean square of the raw entries. Subtract the mean first.",
+    "mean square of the elements as variance",
+    "Your variance is the mean square of the raw elements. Use the centred ones.",
     spread=lambda x, y, dims: x.square().mean(dims, keepdim=True),
 )
 layer.fault(
-    "the median in place of the mean",
+    "the median instead of the mean",
     "You subtract the median. The formula has the mean.",
     centre=lambda x, dims: x - (x.median(-1, keepdim=True).values),
 )
@@ -243,30 +247,30 @@ layer.fault(
 )
 layer.fault(
     "the gain multiplies the bias",
-    "You add the bias before the gain multiplies. Check the order in the formula.",
+    "You add the bias before you multiply by the gain. The formula adds it afterwards.",
     last=lambda y, weight, bias, x: affine(affine(y, None, bias), weight, None),
 )
 layer.fault(
     "mean and variance are constants for the gradient",
-    "Your values are right, but mean and variance are detached.",
+    "Your values are right, but you detach mean and variance. Gradients pass through both.",
     fails=("gradient",),
     centre=lambda x, dims: x - x.mean(dims, keepdim=True).detach(),
     size=lambda variance, eps: root(variance, eps).detach(),
 )
 layer.fault(
     "the mean is a constant for the gradient",
-    "Your values are right, but the mean is detached.",
+    "Your values are right, but you detach the mean. Gradients pass through it.",
     fails=("gradient",),
     centre=lambda x, dims: x - x.mean(dims, keepdim=True).detach(),
 )
 rms.fault(
     "the mean is taken out",
-    "You subtract the mean. RMS norm does not centre.",
+    "You subtract the mean. RMS norm does not centre the vector.",
     centre=mean_out,
 )
 rms.fault(
     "divided by the standard deviation",
-    "You divide by the standard deviation, which is without the mean. Nothing is centred here.",
+    "You divide by the standard deviation. RMS norm divides by the root mean square.",
     spread=lambda x, y, dims: x.var(dims, keepdim=True, correction=0),
 )
 rms.fault(
@@ -319,7 +323,7 @@ family(
     "bend",
     {
         "no ReLU": (
-            "You leave the ReLU out. Two linear maps in a row are one linear map.",
+            "You leave out the ReLU. Two linear maps in succession are one linear map.",
             lambda hidden: hidden,
         ),
         "a GELU": ("You use a GELU. The formula has a maximum with 0.", functional.gelu),
@@ -327,11 +331,12 @@ family(
         "a sigmoid": ("You use a sigmoid. The formula has a maximum with 0.", torch.sigmoid),
         "a tanh": ("You use a tanh. The formula has a maximum with 0.", torch.tanh),
         "a leaky ReLU": (
-            "You let a little of the negative units through. The formula has a maximum with 0.",
+            "You keep a fraction of the negative units. The formula has a maximum with 0.",
             functional.leaky_relu,
         ),
         "negative parts kept": (
-            "You keep the negative units and set the positive ones to 0.",
+            """You keep the negative units and set the positive ones to 0. The formula does the
+            reverse.""",
             lambda hidden: hidden.clamp(max=0),
         ),
         "squared": (
@@ -346,19 +351,19 @@ family(
 )
 ffn.fault(
     "the ReLU comes last",
-    "Your ReLU is around the result. It belongs between the two maps.",
+    "You apply the ReLU to the result. It belongs between the two maps.",
     bend=lambda hidden: hidden,
     finish=lambda y, x: torch.relu(y),
 )
 ffn.fault(
     "a second ReLU",
-    "You take a ReLU of the result as well.",
+    "You apply a ReLU to the result as well. The formula has only one.",
     but=("by_hand",),
     finish=lambda y, x: torch.relu(y),
 )
 ffn.fault(
     "the first bias comes after the ReLU",
-    "You add the first bias after the ReLU. It belongs inside the maximum.",
+    "You add the first bias after the ReLU. The formula adds it before.",
     units=lambda x, w, b, bend: plus(bend(x @ w.T), b),
 )
 ffn.fault(
@@ -369,14 +374,14 @@ ffn.fault(
 )
 ffn.fault(
     "positions are averaged",
-    "Your hidden units are averaged over the positions. Each position is independent.",
+    "You average the hidden units over the positions. Positions are independent.",
     units=lambda x, w, b, bend: (
         bend(plus(x @ w.T, b)).mean(-2, keepdim=True).expand(*x.shape[:-1], len(w))
     ),
 )
 ffn.fault(
     "the first map used twice",
-    "You go back by the first matrix. The second map has its own matrix.",
+    "You use the first matrix twice. The second map has its own matrix.",
     leave=lambda hidden, w, w_in: hidden @ w_in,
 )
 ffn.fault(
@@ -414,20 +419,20 @@ def swiglu_calls(draw):
 
 swi.fault(
     "gate and value exchanged",
-    "You take the silu of the wrong map. It belongs to the gate.",
+    "You apply the silu to the wrong map. It belongs to the gate.",
     read=lambda gate, up: (up, gate),
 )
 swi.fault(
     "one map for both",
-    "You use the gate for both. There are two maps.",
+    "You use the gate for both maps. The value has its own weights.",
     read=lambda gate, up: (gate, gate),
 )
 gates = {
     "a sigmoid as gate": ("a sigmoid", torch.sigmoid),
     "a tanh as gate": ("a tanh", torch.tanh),
     "z times tanh": ("z times its tanh", lambda gate: gate * gate.tanh()),
-    "the sigmoid turned round": (
-        "z times a sigmoid that opens for negative z",
+    "the sigmoid of -z": (
+        "z times the sigmoid of -z",
         lambda gate: gate * (-gate).sigmoid(),
     ),
     "no bend": ("linear", lambda gate: gate),
@@ -445,29 +450,29 @@ for kinds, but in ((gates, ()), (close_gates, ("large",))):
         message = f"Your gate is {gate}. The formula has z times the sigmoid of z."
         swi.fault(name, message, but=but, bend=bend)
 swi.fault(
-    "added in place of multiplied",
-    "You add the two maps. A gate multiplies.",
+    "added instead of multiplied",
+    "You add the two maps. The formula multiplies them.",
     join=torch.add,
 )
 swi.fault(
-    "the product is bent",
-    "You take the silu of the product. Only the gate goes through silu.",
+    "silu of the product",
+    "You apply the silu to the product. Only the gate passes through it.",
     bend=lambda gate: gate,
     join=lambda gate, up: functional.silu(gate * up),
 )
 swi.fault(
-    "both are bent",
-    "You take the silu of both maps. Only the gate goes through silu.",
+    "silu of both maps",
+    "You apply the silu to both maps. Only the gate passes through it.",
     join=lambda gate, up: gate * functional.silu(up),
 )
 swi.fault(
-    "what the gate lets through is left out",
-    "You return the gate alone. It multiplies the second map.",
+    "only the gate",
+    "You return the gate alone. Multiply the second map by it.",
     join=lambda gate, up: gate,
 )
 swi.fault(
     "the exponential overflows",
-    "Your sigmoid is made of an exponential that overflows. torch has a safe sigmoid.",
+    "Your sigmoid uses an exponential that overflows. torch has a safe sigmoid.",
     fails=("large",),
     bend=lambda gate: gate * gate.exp() / (1 + gate.exp()),
 )
@@ -530,7 +535,7 @@ def block_calls(draw):
 
 
 def in_both(name, message, *, pre, post):
-    """A mistake in both orders, or in one of them alone."""
+    """Declare a fault in both orders, and in each of them alone."""
     whole.fault(name, message, pre=pre, post=post)
     whole.fault(f"{name} (pre-norm)", message, fails=("pre",), pre=pre)
     whole.fault(f"{name} (post-norm)", message, fails=("post",), post=post)
@@ -550,134 +555,135 @@ whole.fault(
 )
 whole.fault(
     "the two orders exchanged",
-    "You exchange the two orders. `norm_first` means: before the part.",
+    "You exchange the two orders. `norm_first` means that the norm comes before the part.",
     pre=behind,
     post=ahead,
 )
 in_both(
     "no residual",
-    "Each part replaces its input. It is added.",
+    "In your block each part replaces its input. A residual connection adds the two.",
     pre=lambda x, part, norm, start, place: part(norm(x)),
     post=lambda x, part, norm, start, place: norm(part(x)),
 )
 in_both(
     "no residual around the attention",
-    "The attention replaces its input. It is added.",
+    "In your block the attention replaces its input. A residual connection adds the two.",
     pre=lambda x, part, norm, start, place: (0 if place == 0 else x) + part(norm(x)),
     post=lambda x, part, norm, start, place: norm((0 if place == 0 else x) + part(x)),
 )
 in_both(
     "no residual around the feed-forward part",
-    "The feed-forward part replaces its input. It is added.",
+    "In your block the feed-forward part replaces its input. A residual connection adds the two.",
     pre=lambda x, part, norm, start, place: (0 if place else x) + part(norm(x)),
     post=lambda x, part, norm, start, place: norm((0 if place else x) + part(x)),
 )
 in_both(
     "no norm",
-    "You never call the norms, or in one of the two orders only.",
+    "You skip the norms, in one order or in both. Each step has a norm.",
     pre=lambda x, part, norm, start, place: x + part(x),
     post=lambda x, part, norm, start, place: x + part(x),
 )
 whole.fault(
-    "the residual starts behind the norm",
-    "In your pre-norm block the part is added to the normalised vector. Add it to the raw one.",
+    "the residual starts after the norm",
+    "Your pre-norm block adds the part to the normalised vector. Add it to the original one.",
     fails=("pre",),
     pre=lambda x, part, norm, start, place: norm(x) + part(norm(x)),
 )
 whole.fault(
-    "the pre-norm block adds the normalised vector to the part of the raw one",
-    "In your pre-norm block the norm is on the residual path. It belongs before the part.",
+    "pre-norm on the residual path",
+    "Your pre-norm block has the norm on the residual path. It belongs before the part.",
     fails=("pre",),
     pre=lambda x, part, norm, start, place: norm(x) + part(x),
 )
 whole.fault(
     "normalised before and after the part",
-    "Your pre-norm block normalises before and after the part. Once, before, is enough.",
+    "Your pre-norm block normalises before and after the part. Normalise only before it.",
     fails=("pre",),
     pre=lambda x, part, norm, start, place: x + norm(part(norm(x))),
 )
 whole.fault(
     "only the part is normalised",
-    "Your post-norm block normalises the part. It normalises the sum.",
+    "Your post-norm block normalises the output of the part. Normalise the sum.",
     fails=("post",),
     post=lambda x, part, norm, start, place: x + norm(part(x)),
 )
 whole.fault(
-    "what the part returns is normalised",
-    "Your pre-norm block normalises what the part returns. It normalises what the part reads.",
+    "the output of the part is normalised",
+    "Your pre-norm block normalises the output of the part. Normalise its input.",
     fails=("pre",),
     pre=lambda x, part, norm, start, place: x + norm(part(x)),
 )
 whole.fault(
-    "only the way round is normalised",
-    "Your post-norm block normalises the input. It normalises the sum.",
+    "only the residual path is normalised",
+    "Your post-norm block normalises the residual path. Normalise the sum.",
     fails=("post",),
     post=lambda x, part, norm, start, place: norm(x) + part(x),
 )
 whole.fault(
     "one norm at the end of the post-norm block",
-    "Your post-norm block normalises once. Each of the two sums has a norm.",
+    "Your post-norm block normalises only once. Each of the two sums has a norm.",
     fails=("post",),
     post=lambda x, part, norm, start, place: norm(x + part(x)) if place else x + part(x),
 )
 in_both(
     "both parts read the input",
-    "Your feed-forward part reads the block's input. It reads the result of the first step.",
+    "Your feed-forward part reads the block's input. It should read the result of the first step.",
     pre=lambda x, part, norm, start, place: x + part(norm(start)),
     post=lambda x, part, norm, start, place: norm(x + part(start)),
 )
 in_both(
-    "the second residual brings back the input",
-    "You add the block's input in the second step. Add the result of the first step.",
+    "the second residual adds the block's input",
+    "Your second step adds the block's input. It should add the result of the first step.",
     pre=lambda x, part, norm, start, place: start + part(norm(x)),
     post=lambda x, part, norm, start, place: norm(start + part(x)),
 )
 whole.fault(
     "a norm at the end of every block",
-    "Your pre-norm block ends in a norm. That norm comes once, after the last block.",
+    "Your pre-norm block ends in a norm. That norm comes once, after the last block of a stack.",
     fails=("pre",),
     pre=lambda x, part, norm, start, place: (norm if place else torch.clone)(x + part(norm(x))),
 )
 in_both(
     "the input is added twice",
-    "You add the input of a part twice.",
+    "You add the input of a part twice. The formula adds it once.",
     pre=lambda x, part, norm, start, place: 2 * x + part(norm(x)),
     post=lambda x, part, norm, start, place: norm(2 * x + part(x)),
 )
 whole.fault(
     "one norm for both parts",
-    "You use the first norm twice. Each part has its own.",
+    "You use the first norm twice. Each part has its own norm.",
     norms=lambda n, m: (n, n),
 )
 whole.fault(
     "the second norm for both parts",
-    "You use the second norm twice. Each part has its own.",
+    "You use the second norm twice. Each part has its own norm.",
     norms=lambda n, m: (m, m),
 )
 whole.fault(
     "the norms exchanged",
-    "You give the first norm to the feed-forward part and the second to the attention.",
+    """You exchange the norms: the first belongs to the attention, the second to the feed-forward
+    part.""",
     norms=lambda n, m: (m, n),
 )
 whole.fault(
     "the feed-forward part comes first",
-    "Your feed-forward part comes before the attention. It comes after it.",
+    "Your feed-forward part comes before the attention. Exchange the two steps.",
     parts=lambda a, f: (f, a),
     norms=lambda n, m: (m, n),
 )
 whole.fault(
     "the parts exchanged",
-    "Your feed-forward part comes first, with the norm of the attention.",
+    "You exchange the two parts, but not the norms. The attention comes first.",
     parts=lambda a, f: (f, a),
 )
 whole.fault(
     "the attention twice",
-    "You call the attention twice and the feed-forward part never.",
+    "You call the attention twice and never the feed-forward part.",
     parts=lambda a, f: (a, a),
 )
 whole.fault(
     "the feed-forward part twice",
-    "You call the feed-forward part twice and the attention never.",
+    "You call the feed-forward part twice and never the attention.",
     parts=lambda a, f: (f, f),
 )
 whole.in_place()
@@ -698,7 +704,6 @@ def entries(
     norms=lambda cross: 3 if cross else 2,
     norm=lambda d: 2 * d,
 ):
-    """The right count; a fault changes some of its terms."""
     part = maps(d, f) + biases(d, f)
     return attentions(cross) * projections(d, h) + part + norms(cross) * norm(d)
 
@@ -718,15 +723,16 @@ family(
     "projections",
     {
         "every head as wide as the model": (
-            "You count the projections once for every head. The heads share the width D.",
+            "You count the full projections once per head. The heads share the width D.",
             lambda d, h: 4 * d * d * h,
         ),
         "every head as wide as the model, the output once": (
-            "You count query, key and value once for every head. The heads share the width D.",
+            """You count query, key and value at full width for every head. The heads share the
+            width D.""",
             lambda d, h: (3 * h + 1) * d * d,
         ),
         "only one head is counted": (
-            "You count the projections of one head, of D / H entries. There are H heads.",
+            "You count the projections of one head of width D / H. There are H heads.",
             lambda d, h: 4 * d * d // h,
         ),
         "query, key and value of one head": (
@@ -734,7 +740,7 @@ family(
             lambda d, h: 3 * d * d // h + d * d,
         ),
         "heads that read only their share": (
-            "Your matrices have D / H rows and columns. A head reads all D entries of a vector.",
+            "Your matrices have D / H rows and columns. A head reads all D elements.",
             lambda d, h: 4 * (d // h) ** 2,
         ),
         "no output projection": (
@@ -745,8 +751,8 @@ family(
             "You count one projection. The attention has four of them.",
             lambda d, h: d * d,
         ),
-        "a width in place of its square": (
-            "You count a vector for each projection. A projection is a D by D matrix.",
+        "a width instead of its square": (
+            "You count D for each projection. A projection is a D × D matrix.",
             lambda d, h: 4 * d,
         ),
         "biases of the attention": (
@@ -760,23 +766,23 @@ family(
     "biases",
     {
         "no biases in the feed-forward part": (
-            "You leave out the biases of the feed-forward part.",
+            "You leave out the two biases of the feed-forward part.",
             lambda d, f: 0,
         ),
         "only the hidden bias": (
-            "You count the bias of the hidden units alone. The second map has one too.",
+            "You count only the bias of the hidden units. The second map has one, too.",
             lambda d, f: f,
         ),
         "only the last bias": (
-            "You count the bias of the second map alone. The hidden units have one too.",
+            "You count only the bias of the second map. The hidden units have one, too.",
             lambda d, f: d,
         ),
-        "both biases as long as the hidden layer": (
-            "You count two biases of F entries. The second one has D.",
+        "both biases as wide as the hidden layer": (
+            "You count two biases of size F. The second has size D.",
             lambda d, f: 2 * f,
         ),
         "both biases as wide as the model": (
-            "You count two biases of D entries. The first one has F.",
+            "You count two biases of size D. The first has size F.",
             lambda d, f: 2 * d,
         ),
     },
@@ -789,9 +795,12 @@ family(
             "You count one matrix of the feed-forward part. It has two.",
             lambda d, f: d * f,
         ),
-        "gated": ("You count three matrices: a gated part. Here are two.", lambda d, f: 3 * d * f),
+        "gated": (
+            "You count three matrices, as in a gated part. This part has two.",
+            lambda d, f: 3 * d * f,
+        ),
         "a hidden layer of 4 D": (
-            "You take the hidden width to be 4 D. Here it is an argument.",
+            "You set the hidden width to 4 D. Use the argument `hidden_dim`.",
             lambda d, f: 8 * d * d,
         ),
     },
@@ -800,13 +809,16 @@ family(
     sizes,
     "norm",
     {
-        "norms without a bias": ("You count no bias for the norms. Each has one.", lambda d: d),
+        "norms without a bias": (
+            "You count no bias for the norms. Each norm has one.",
+            lambda d: d,
+        ),
         "norms with two numbers": (
-            "You count one gain and one bias for each norm. Each feature has both.",
+            "You count two numbers for each norm. Every feature has a gain and a bias.",
             lambda d: 2,
         ),
         "norms have no parameters": (
-            "You leave the norms out. Each has a gain and a bias for every feature.",
+            "You leave out the norms. Each has a gain and a bias for every feature.",
             lambda d: 0,
         ),
     },
@@ -819,24 +831,24 @@ family(
             "You count one norm too few. Each part of the block has one.",
             lambda cross: 2 if cross else 1,
         ),
-        "one norm": ("You count one norm. Each part of the block has one.", lambda cross: 1),
+        "one norm": ("You count one norm in all. Each part of the block has one.", lambda cross: 1),
     },
 )
 sizes.fault(
     "three norms always",
-    "You count three norms for the encoder as well. It has two parts.",
+    "You count three norms for the encoder. It has two parts, so two norms.",
     fails=("encoder",),
     norms=lambda cross: 3,
 )
 sizes.fault(
     "the second norm of the decoder is missing",
-    "You count two norms for the decoder. It has three parts.",
+    "You count two norms for the decoder. It has three parts, so three norms.",
     fails=("decoder",),
     norms=lambda cross: 2,
 )
 sizes.fault(
     "the second attention has a norm and no projections",
-    "You count a third norm for the decoder and no second set of projections.",
+    "You count the third norm of the decoder but not the projections of its second attention.",
     fails=("decoder",),
     attentions=lambda cross: 1,
 )
@@ -862,7 +874,6 @@ def operations(
     maps=lambda n, d, f: 2 * n * d * f,
     more=lambda n, d, h, f: 0,
 ):
-    """The right count; a fault changes some of its terms."""
     attention = projections(n, d, h) + scores(n, d, h) + sums(n, d, h)
     return term() * (attention + maps(n, d, f)) + more(n, d, h, f)
 
@@ -881,11 +892,12 @@ family(
     "term",
     {
         "a term is one operation": (
-            "You count one operation for each term of a product: it has two.",
+            """You count one operation for each term of a product. A term takes a multiplication and
+            an addition.""",
             lambda: 1,
         ),
         "the backward pass as well": (
-            "You count a training step, three times the work of the forward pass.",
+            "You count a training step: three times the forward pass. Count only the forward pass.",
             lambda: 6,
         ),
     },
@@ -895,7 +907,8 @@ family(
     "sums",
     {
         "scores without sums": (
-            "You count half of the pairs' work. Nothing is masked, and scores and sums cost the same.",
+            """You count the scores or the weighted sums, or half of both. Both count in full:
+            nothing is masked.""",
             lambda n, d, h: 0,
         ),
     },
@@ -903,31 +916,31 @@ family(
 for name, message, fails, pairs in (
     (
         "no pairs",
-        "You leave out the scores and the weighted sums of the values.",
+        "You leave out the pairs: the scores and the weighted sums.",
         None,
         lambda n, d, h: 0,
     ),
     (
         "every head as wide as the model",
-        "You count the pairs for every head at the full width. A head has D / H entries.",
+        "You count the pairs at full width for every head. A head has the width D / H.",
         ("sizes",),
         lambda n, d, h: n * n * d * h,
     ),
     (
         "the pairs of one head",
-        "You count the pairs of one head, of D / H entries. There are H heads.",
+        "You count the pairs of one head of width D / H. There are H heads.",
         ("sizes",),
         lambda n, d, h: n * n * d // h,
     ),
     (
         "a pair is one number",
-        "You count the pairs. Each of them needs a product of vectors.",
+        "You count one term per pair. Each pair needs a product of vectors.",
         None,
         lambda n, d, h: n * n,
     ),
     (
-        "every position sees one",
-        "Your pairs grow with the length. Each position is compared with all of them.",
+        "one pair per position",
+        "You count one pair per position. Each position is compared with all L positions.",
         None,
         lambda n, d, h: n * d,
     ),
@@ -935,7 +948,7 @@ for name, message, fails, pairs in (
     work.fault(name, message, fails=fails, scores=pairs, sums=pairs)
 work.fault(
     "the scores once for every head",
-    "You count the scores for every head at the full width. A head has D / H entries.",
+    "You count the scores at full width for every head. A head has the width D / H.",
     fails=("sizes",),
     scores=lambda n, d, h: n * n * d * h,
 )
@@ -956,7 +969,7 @@ family(
             lambda n, d, h: 0,
         ),
         "projections of one position": (
-            "You count the projections once. Every position is projected.",
+            "You count the projections for one position. All L positions are projected.",
             lambda n, d, h: 4 * d * d,
         ),
     },
@@ -966,11 +979,11 @@ family(
     "projections",
     {
         "projections once for every head": (
-            "You count the projections for every head at the full width. The heads share it.",
+            "You count the full projections once per head. The heads share the width D.",
             lambda n, d, h: 4 * n * d * d * h,
         ),
         "projections of one head": (
-            "You count the projections of one head. There are H heads.",
+            "You count the projections of one head only. There are H heads.",
             lambda n, d, h: 4 * n * d * d // h,
         ),
     },
@@ -981,11 +994,11 @@ family(
     "maps",
     {
         "one map in the feed-forward part": (
-            "You count one of the two maps of the feed-forward part.",
+            "You count one map of the feed-forward part. It has two.",
             lambda n, d, f: n * d * f,
         ),
         "a gated feed-forward part": (
-            "You count three maps: a gated part. Here are two.",
+            "You count three maps, as in a gated part. This part has two.",
             lambda n, d, f: 3 * n * d * f,
         ),
         "no feed-forward part": (
@@ -993,11 +1006,11 @@ family(
             lambda n, d, f: 0,
         ),
         "feed-forward part of one position": (
-            "You count the feed-forward part once. It works at every position.",
+            "You count the feed-forward part for one position. It applies at all L positions.",
             lambda n, d, f: 2 * d * f,
         ),
         "hidden width taken for 4 D": (
-            "You take the hidden width to be 4 D. Here it is an argument.",
+            "You set the hidden width to 4 D. Use the argument `hidden_dim`.",
             lambda n, d, f: 8 * n * d * d,
         ),
     },
@@ -1050,52 +1063,52 @@ def stack_calls(draw):
 
 fixed.fault(
     "both faults are still there",
-    "This is the broken code. What does its norm do to one vector, and what is added to what?",
+    "This is the broken code. Check the axis of its norm, and what the residual connection adds.",
     dims=lambda x: 1,
     join=lambda x, norm, part: norm(x) + part(norm(x)),
 )
 fixed.fault(
     "the norm still runs over the positions",
-    "The residual path is right. Mean and variance still run over the positions.",
+    "The residual path is now right. Mean and variance still run over the positions.",
     dims=lambda x: 1,
 )
 fixed.fault(
     "the norm runs over the batch",
-    "Mean and variance run over the batch. Vectors are independent.",
+    "Your mean and variance run over the batch. Each vector is normalised alone.",
     dims=lambda x: 0,
 )
 fixed.fault(
-    "the norm still stands on the direct way",
-    "The axis is right. The layer is still added to the normalised vector.",
+    "the norm is still on the residual path",
+    "The axis is now right. You still add the layer to the normalised vector.",
     fails=("layers",),
     join=lambda x, norm, part: norm(x) + part(norm(x)),
 )
 fixed.fault(
     "no norm in the layers",
-    "The norm is gone from the layers. The part reads a normalised vector.",
+    "You removed the norm from the layers. Each layer reads a normalised vector.",
     fails=("layers",),
     join=lambda x, norm, part: x + part(x),
 )
 fixed.fault(
-    "the norm behind the part",
-    "Your norm acts on the result of the part. It belongs before it.",
+    "the norm after the part",
+    "You normalise the output of each layer. Normalise its input.",
     fails=("layers",),
     join=lambda x, norm, part: x + norm(part(x)),
 )
 fixed.fault(
     "no norm at the end",
-    "The layers are right, and the last norm is gone.",
+    "The layers are right, but the final norm is missing.",
     end=lambda x, norm: x,
 )
 fixed.fault(
     "post-norm",
-    "You normalise after each sum. The stack should be pre-norm.",
+    "You normalise after each sum. The exercise asks for pre-norm.",
     fails=("layers",),
     join=lambda x, norm, part: norm(x + part(x)),
 )
 fixed.fault(
     "no residual",
-    "Each part replaces its input. It is added.",
+    "In your block each part replaces its input. A residual connection adds the two.",
     fails=("layers",),
     join=lambda x, norm, part: part(norm(x)),
 )
@@ -1130,32 +1143,30 @@ def close(got, expected):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test says True whatever it is given, so that no wrong answer is caught. Call the
-    candidate and compare what comes back with numbers of your own.
+    """Your test always returns True. Call the candidate and compare its result with your own
+    numbers.
     """
     return True
 
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test says False even for a right answer. Look at whether you leave room for rounding, at
-    the dtype of your own numbers, and at what you return in the end.
+    """Your test returns False even for a right answer. Check your tolerance, the dtype of your
+    numbers, and your return value.
     """
     return False
 
 
-@checks("only the shape is looked at")
+@checks("only the shape is compared")
 def check_shape(candidate):
-    """You compare the shape of the answer and no value in it. Nearly all wrong norms have the right
-    shape.
-    """
+    """You compare only the shape. Most wrong norms have the right shape."""
     return tuple(candidate(torch.ones(2, 3, 5)).shape) == (2, 3, 5)
 
 
-@checks("only mean and variance are looked at", fails=("mutants",))
+@checks("only mean and variance are compared", fails=("mutants",))
 def check_moments(candidate):
-    """You look at the mean and the variance of the result. A gain, a bias, small vectors and the
-    place of epsilon are never seen.
+    """You test only the mean and the variance of the result. Test gain, bias, small vectors and
+    epsilon as well.
     """
     x = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     y = candidate(x)
@@ -1166,8 +1177,8 @@ def check_moments(candidate):
 
 @checks("vectors whose mean is 0", fails=("mutants",))
 def check_centred(candidate):
-    """Your vectors have the mean 0 before they are normalised, and no gain or bias. Whether the
-    mean is taken out cannot be seen on them.
+    """Your vectors already have mean 0, so your test cannot detect a missing subtraction of the
+    mean. Use others.
     """
     x = torch.tensor([[1.0, -1.0], [-2.0, 2.0]], dtype=torch.float64)
     return close(candidate(x), x.sign())
@@ -1175,8 +1186,6 @@ def check_centred(candidate):
 
 @checks("no gain and no bias", fails=("mutants",))
 def check_plain_only(candidate):
-    """You never pass a gain or a bias, and never an epsilon. What can go wrong there is never
-    tried.
-    """
+    """You never pass a gain, a bias or an epsilon. Many wrong answers fail only there."""
     x = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     return close(candidate(x), normal(x))

@@ -44,7 +44,7 @@ def feed_forward_by_linear(x, weight_in, weight_out, bias_in=None, bias_out=None
 
 @variant(of="feed_forward")
 def feed_forward_unit_by_unit(x, weight_in, weight_out, bias_in=None, bias_out=None):
-    # each hidden unit reads one direction and, where it is open, writes another one
+    # each hidden unit reads one direction and, where it is positive, writes another
     output = 0 if bias_out is None else bias_out
     for f in range(len(weight_in)):
         held = (x * weight_in[f]).sum(-1, keepdim=True)

@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Exercises: the Transformer
 #
-# You write what surrounds the two stacks: the decoder's input, its mask, its attention to the source, its loss, and the score of its translations. (Greedy decoding is in the set of chapter 02.)
+# You write the parts around the two stacks: the decoder's input, its mask, its attention to the source, its loss, and the score of its translations. (Greedy decoding is in the set of chapter 02.)
 #
-# Shapes: `B` rows, `L` target positions, `S` source positions, `V` words; `D` entries of a target vector, `D_m` of a source vector, `E` of a query and a key, `E_v` of a value.
-# In a mask `True` means: may be attended to.
+# Shapes: `B` rows, `L` target positions, `S` source positions, `V` tokens in the vocabulary; target vectors have width `D`, source vectors `D_m`, queries and keys `E`, values `E_v`.
+# In a mask `True` means: may attend.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import numpy as np
@@ -20,10 +20,10 @@ oracles, probes = load_oracles("10_encoder_decoder")
 # %% [markdown]
 # ## 1. The decoder's input
 #
-# In training the decoder reads the right target, one position late. `shift_right(target_out, bos, eos, pad=0)` makes its input from the target.
+# In training the decoder reads the target, shifted by one position. `shift_right(target_out, bos, eos, pad=0)` computes this input from the target.
 #
-# - `target_out` is `(B, L)`, integers: the words of a row, then `eos`, then `pad`. A row that was cut off has `L` words and no `eos`.
-# - The result has the same shape and dtype: `bos`, then the words, each one position later, then `pad`. It contains no `eos`. The last word of a cut-off row is lost.
+# - `target_out` is `(B, L)`, integers: the tokens of a row, then `eos`, then `pad`. A truncated row has `L` tokens and no `eos`.
+# - The result has the same shape and dtype: `bos`, then the tokens, then `pad`. It contains no `eos`. A truncated row loses its last token.
 # - The argument is not changed.
 #
 # By hand, with `bos = 1`, `eos = 2`, `pad = 0`: `[5, 7, 2, 0]` becomes `[1, 5, 7, 0]`.
@@ -44,7 +44,7 @@ probe = probes(shift_right=shift_right)
 probe.gives(torch.tensor([[1, 5, 7, 0]]), torch.tensor([[5, 7, 2, 0]]), 1, 2)
 
 # %% nbgrader={"grade_id": "shift_right-rows", "grade": true, "points": 1}
-# Rows of several lengths, one of them cut off.
+# Rows of several lengths, one of them truncated.
 probe = probes(shift_right=shift_right)
 probe.equals(torch.tensor([[5, 7, 2, 0], [4, 2, 0, 0], [6, 4, 5, 7]]), 1, 2)
 ### BEGIN HIDDEN TESTS
@@ -52,7 +52,7 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "shift_right-other_ids", "grade": true, "points": 1}
-# Other numbers for the reserved symbols.
+# Other ids for the reserved symbols.
 probe = probes(shift_right=shift_right)
 probe.equals(torch.tensor([[0, 1, 8, 9, 9], [2, 8, 9, 9, 9]]), 7, 8, 9)
 ### BEGIN HIDDEN TESTS
@@ -66,8 +66,8 @@ probe.equals(words, 7, 8, 9)
 #
 # `decoder_mask(target_in, pad=0)` is the mask of the decoder's self-attention.
 #
-# - `target_in` is `(B, L)`, integers, what `shift_right` returns; `pad` may stand anywhere.
-# - The result is boolean, `(B, 1, L, L)`, the second axis for the heads. Entry `[b, 0, i, j]` is `True` where position `i` may attend to position `j`: `j` is not after `i`, and `j` is no padding.
+# - `target_in` is `(B, L)`, integers, as from `shift_right`; `pad` may occur anywhere.
+# - The result is boolean, `(B, 1, L, L)`; the second axis is for the heads. Element `[b, 0, i, j]` is `True` where position `i` may attend to position `j`: `j` is not after `i`, and `j` is not padding.
 #
 # By hand: the row `[1, 5, 0]` gives `[[True, False, False], [True, True, False], [True, True, False]]`.
 
@@ -90,7 +90,7 @@ probe.gives(
 )
 
 # %% nbgrader={"grade_id": "decoder_mask-no_padding", "grade": true, "points": 1}
-# Without padding only the order counts.
+# Without padding: a causal mask.
 probe = probes(decoder_mask=decoder_mask)
 probe.equals(torch.tensor([[1, 5, 7, 4], [1, 4, 4, 6]]))
 ### BEGIN HIDDEN TESTS
@@ -107,7 +107,7 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "decoder_mask-other_pad", "grade": true, "points": 1}
-# Another number for padding.
+# Another id for padding.
 probe = probes(decoder_mask=decoder_mask)
 probe.equals(torch.tensor([[1, 0, 7, 9], [1, 4, 9, 9]]), 9)
 ### BEGIN HIDDEN TESTS
@@ -122,8 +122,8 @@ probe.equals(probe.integers(0, 4, 3, 7), 3)
 # $$\operatorname{softmax}\!\left(\frac{(X W_Q^\top)(M W_K^\top)^\top}{\sqrt{E}}\right) M W_V^\top .$$
 #
 # - `x` is `(B, L, D)`, the target; `memory` is `(B, S, D_m)`, the source. `weight_query` is `(E, D)`, `weight_key` `(E, D_m)`, `weight_value` `(E_v, D_m)`. The result is `(B, L, E_v)`.
-# - `memory_mask` is boolean, `(B, S)`: `True` at real source positions. Every target position may attend to all of these, and to no other. Without a mask all are real.
-# - A row without any real source position gets an output of 0, not NaN.
+# - `memory_mask` is boolean, `(B, S)`: `True` at real source positions. Every target position may attend to exactly these. Without a mask all are real.
+# - A row without a real source position gets an output of 0, not NaN.
 # - Gradients reach the first five arguments. No argument is changed.
 #
 # `torch.softmax` is allowed. torch's own `scaled_dot_product_attention` is not.
@@ -163,7 +163,7 @@ probe = probes(cross_attention=cross_attention)
 sizes = [(2, 4, 5), (2, 3, 7), (2, 5), (2, 7), (3, 7)]
 probe.equals(*(probe.normal(*size) for size in sizes))
 ### BEGIN HIDDEN TESTS
-# all sizes equal: only the values can tell
+# all sizes equal: a swapped axis shows only in the values
 same = [(3, 4, 4), (3, 4, 4), (4, 4), (4, 4), (4, 4)]
 probe.equals(*(probe.normal(*size) for size in same))
 ### END HIDDEN TESTS
@@ -182,7 +182,7 @@ probe.equals(*(probe.normal(*size) for size in same), gaps)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "cross_attention-no_source", "grade": true, "points": 1}
-# The second row has no source at all.
+# The second row has no source.
 probe = probes(cross_attention=cross_attention)
 sizes = [(2, 4, 5), (2, 3, 7), (2, 5), (2, 7), (3, 7)]
 real = torch.tensor([[True, True, False], [False, False, False]])
@@ -197,7 +197,7 @@ probe.gradient(*(probe.normal(*size) for size in sizes), wrt=(0, 1, 2, 3, 4))
 # %% [markdown]
 # ## Look
 #
-# What the decoder reads, and what each position may attend to: two sentences of different length, with your functions. A bright cell above the diagonal would be the future. On the right: where your cross-attention finds the five words of the target in a source that has them in reverse order.
+# Your decoder input and mask for two sentences of different length. A bright cell above the diagonal would be the future. On the right: your cross-attention from five target tokens to a source with the same tokens in reverse order.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -229,12 +229,12 @@ plt.show()
 # $$-\frac1N \sum_{b, t \,:\, y_{bt} \ne \text{pad}} \Big( (1 - \varepsilon) \log p_{bt}(y_{bt}) + \frac{\varepsilon}{V} \sum_v \log p_{bt}(v) \Big) .$$
 #
 # - `logits` is `(B, L, V)`, not normalised; $p$ is their softmax. `target_out` is `(B, L)`, integers.
-# - Positions whose target is `pad` do not count; $N$ is the number of the others, over all rows. The inner sum runs over all $V$ words, the right one and `pad` included.
-# - The result is a scalar of the dtype of the logits, right for every finite logit, and passes gradients to the logits.
+# - Positions whose target is `pad` do not count; $N$ is the number of the others, over all rows. The inner sum runs over all $V$ tokens, including the right one and `pad`.
+# - The result is a scalar tensor of the dtype of the logits. It handles every finite logit, and gradients reach the logits.
 #
 # `log_softmax` and `logsumexp` are allowed. torch's `cross_entropy` is not.
 #
-# By hand: two words with equal logits cost $\ln 2$ for every $\varepsilon$. With the logits $[\ln 3, 0]$ the probabilities are $\frac34$ and $\frac14$; with $\varepsilon = 0.2$ the loss for word 0 is $-(0.8 \ln\tfrac34 + 0.1 \ln\tfrac34 + 0.1 \ln\tfrac14) = 0.3975$.
+# By hand: two tokens with equal logits give the loss $\ln 2$ for every $\varepsilon$. With the logits $[\ln 3, 0]$ the probabilities are $\frac34$ and $\frac14$; with $\varepsilon = 0.2$ the loss for token 0 is $-(0.8 \ln\tfrac34 + 0.1 \ln\tfrac34 + 0.1 \ln\tfrac14) = 0.3975$.
 
 
 # %% nbgrader={"grade_id": "label_smoothed_loss", "solution": true} attn_course={"forbidden": ["cross_entropy", "scaled_dot_product_attention", "multi_head_attention_forward", "aten::cross_entropy*", "aten::*scaled_dot_product*", "aten::*multi_head_attention*", "import attn_course.data", "import attn_course.masks", "import attn_course.train", "import sacrebleu"]}
@@ -248,7 +248,7 @@ def label_smoothed_loss(logits, target_out, smoothing, pad=0):
 
 
 # %% nbgrader={"grade_id": "label_smoothed_loss-by_hand", "grade": true, "points": 1}
-# The examples of the text; here padding has the id 9, so that it never occurs.
+# The examples of the text; padding has the id 9, which never occurs.
 probe = probes(label_smoothed_loss=label_smoothed_loss)
 probe.gives(
     torch.tensor(0.3975431), torch.tensor([[[1.0986123, 0.0]]]), torch.tensor([[0]]), 0.2, 9
@@ -276,7 +276,7 @@ probe.equals(3 * probe.normal(3, 5, 7), target.masked_fill(target == 0, 3), 0.2,
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "label_smoothed_loss-large_logits", "grade": true, "points": 1}
-# Logits whose exponentials do not fit into a float32.
+# Logits whose exponentials overflow in float32.
 probe = probes(label_smoothed_loss=label_smoothed_loss)
 probe.equals(
     torch.tensor([[[200.0, 0.0, -200.0], [150.0, 120.0, -40.0]]]), torch.tensor([[1, 1]]), 0.1
@@ -294,10 +294,10 @@ probe.gradient(probe.normal(2, 3, 5), torch.tensor([[1, 2, 3], [4, 2, 0]]), 0.1)
 #
 # $$\mathrm{BP} \cdot \Big(\prod_{n=1}^{N} p_n\Big)^{1/N}, \qquad \mathrm{BP} = \min\!\big(1, e^{1 - r/c}\big) .$$
 #
-# - `candidates` and `references` are lists of sentences, a sentence is a list of words; sentence `i` has one reference, sentence `i`. $N$ is `max_order`.
-# - $p_n$ is the share of the n-grams (runs of $n$ words) of the candidates that occur in their reference. An n-gram counts at most as often as it occurs in the reference of its sentence. Matches and n-grams are each summed over all sentences, and then divided.
+# - `candidates` and `references` are lists of sentences; a sentence is a list of words. Candidate `i` has one reference, reference `i`. $N$ is `max_order`.
+# - $p_n$ is the share of the n-grams (runs of $n$ words) of the candidates that occur in their reference. An n-gram counts at most as often as it occurs in the reference of its sentence. Sum matches and n-grams over all sentences, then divide.
 # - $c$ is the number of words of all candidates, $r$ that of all references.
-# - If some order has no match, the result is 0.0. `candidates` is never empty, but a sentence may be.
+# - If an order has no match, the result is 0.0. `candidates` is never empty, but a sentence may be.
 #
 # By hand: "the the cat" against "the cat sat" with $N = 2$. Single words: *the* counts once, *cat* once, $p_1 = \frac23$; pairs: *the cat*, $p_2 = \frac12$. The lengths are equal, so the score is $\sqrt{\frac23 \cdot \frac12} = 0.577$.
 
@@ -347,7 +347,7 @@ probe.equals([right], [right], 4)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "bleu-clipped", "grade": true, "points": 1}
-# A word that is said too often.
+# A word that occurs too often.
 probe = probes(bleu=bleu)
 probe.equals([["the", "the", "the", "cat"]], [["the", "cat", "sat", "down"]], 1)
 ### BEGIN HIDDEN TESTS
@@ -379,9 +379,9 @@ probe.gives(0.0, [[]], [["the", "cat"]], 2)
 # %% [markdown]
 # ## 6. Repair: the two attentions of a decoder block
 #
-# In `broken_decoder_looks` every target position should attend to its own past and add the result, then attend to the whole source and add that result.
+# In `broken_decoder_looks` every target position should attend to earlier positions and itself and add the result, then attend to the whole source and add that result.
 # `x` is `(B, L, D)`, `memory` is `(B, S, D)`; there are no projections, no norm and no padding.
-# It runs, it trains, and it has two faults. Find them, and write `fixed_decoder_looks`.
+# It runs and it trains, but it has two faults. Find them and write `fixed_decoder_looks`.
 
 
 # %% nbgrader={"grade_id": "broken_decoder_looks", "locked": true}
@@ -411,7 +411,7 @@ def fixed_decoder_looks(x, memory):
 
 
 # %% nbgrader={"grade_id": "fixed_decoder_looks-one_source_word", "grade": true, "points": 1}
-# A source of one word: only one of the two faults has an effect.
+# A source of one token: only one of the two faults has an effect.
 probe = probes(fixed_decoder_looks=fixed_decoder_looks)
 probe.equals(torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.tensor([[[3.0, 1.0]]]))
 ### BEGIN HIDDEN TESTS
@@ -419,7 +419,7 @@ probe.equals(probe.normal(2, 5, 3), probe.normal(2, 1, 3))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "fixed_decoder_looks-one_target_word", "grade": true, "points": 1}
-# A target of one word: only the other one has an effect.
+# A target of one token: only the other fault has an effect.
 probe = probes(fixed_decoder_looks=fixed_decoder_looks)
 probe.equals(torch.tensor([[[1.0, 2.0]]]), torch.tensor([[[3.0, 1.0], [0.0, 1.0]]]))
 ### BEGIN HIDDEN TESTS
@@ -427,21 +427,21 @@ probe.equals(probe.normal(2, 1, 3), probe.normal(2, 5, 3))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "fixed_decoder_looks-both", "grade": true, "points": 1}
-# Several words on both sides.
+# Several tokens on both sides.
 probe = probes(fixed_decoder_looks=fixed_decoder_looks)
 probe.equals(probe.normal(2, 4, 3), probe.normal(2, 5, 3))
 
 # %% [markdown]
 # ## 7. Write the test
 #
-# A decoder that sees the tokens it has to predict reaches a perfect loss and writes nonsense. The loss does not warn you, so a test must.
+# A decoder that attends to the tokens it has to predict reaches a perfect loss and generates nonsense. The loss does not warn you, so a test must.
 # `check_decoder(decoder)` takes a decoder and returns `True` if it is sound, `False` if it is not.
 #
 # - `decoder(target_in)` takes integers from 0 to 9, `(B, L)`, and returns logits `(B, L, 10)` in double precision.
 # - It is sound if the logits at position `i` of a row depend on the tokens `0` to `i` of that row and on nothing else.
 #
-# Your test is tried on sound decoders, which it must accept, and on unsound ones; each that it rejects earns its share.
-# You cannot inspect its code: change what must not matter, and check whether the logits change. A leak may be faint, come from far ahead, or from elsewhere than the future. Sound ones may differ by rounding.
+# Your test must accept sound decoders; each unsound one that it rejects earns a share of the points.
+# You cannot inspect its code: change inputs that must not matter, and check whether the logits change. A leak may be small, come from a distant position, or come from elsewhere than the future. Allow for rounding.
 
 
 # %% nbgrader={"grade_id": "check_decoder", "solution": true}
@@ -468,7 +468,7 @@ def check_decoder(decoder):
 
 
 # %% nbgrader={"grade_id": "check_decoder-plain", "grade": true, "points": 1}
-# A sound decoder, and two that are plainly not.
+# A sound decoder, and two that are clearly not.
 TABLE = torch.linspace(-1, 1, 100, dtype=torch.float64).reshape(10, 10).sin()
 
 
@@ -483,17 +483,17 @@ probe.judges(
         "the mean of the whole row": lambda target_in: (
             TABLE[target_in].mean(dim=1, keepdim=True).expand(-1, target_in.shape[1], -1)
         ),
-        "the next token is in view": lambda target_in: TABLE[target_in.roll(-1, dims=1)],
+        "the next token is read": lambda target_in: TABLE[target_in.roll(-1, dims=1)],
     },
     points=1,
 )
 
 # %% nbgrader={"grade_id": "check_decoder-mutants", "grade": true, "points": 6}
-# Unsound ones that are harder to see. (Hidden: which.)
+# Unsound decoders that are harder to detect. (Which ones is hidden.)
 probe = probes(check_decoder=check_decoder)
 probe.judges(
     right=[running_sum],
-    wrong={"the next token is in view": lambda target_in: TABLE[target_in.roll(-1, dims=1)]},
+    wrong={"the next token is read": lambda target_in: TABLE[target_in.roll(-1, dims=1)]},
     points=6,
 )
 
@@ -536,12 +536,12 @@ def mixed_rows(target_in):
 probe.judges(
     right=[running_sum, last_token, causal_look],
     wrong={
-        "a faint leak": leaking(1e-4, 1),
-        "a leak from far ahead": leaking(1.0, 5),
+        "a small leak": leaking(1e-4, 1),
+        "a leak from a distant position": leaking(1.0, 5),
         "positions counted from the end": from_the_end,
         "normalised over the row": normalised_over_the_row,
         "rows of the batch are mixed": mixed_rows,
-        "the next token is in view": leaking(0.5, 1),
+        "the next token is read": leaking(0.5, 1),
     },
     points=6,
 )
@@ -550,22 +550,22 @@ probe.judges(
 # %% [markdown]
 # ## 8. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
+# Use your functions or the numbers of the chapter. Write about 200 words; each part earns two points.
 #
-# 1. A colleague shows a training loss of 0.001 after a few hundred steps, and the model writes nonsense. Name two faults of this chapter that look like this, and one test for each that needs no training.
-# 2. Why can a Transformer be trained on all positions of a target at once, and why can it not write them at once? Count the steps that wait for each other, for a target of 20 words, in training and in writing; compare with a recurrent decoder.
-# 3. Take ten sentences of any two systems, or make them up, and compute BLEU. Show one pair in which the better translation has the lower score, and say which part of the formula is responsible.
+# 1. A model has a training loss of 0.001 after a few hundred steps and generates nonsense. Name two faults of this chapter with this symptom, and for each a test that needs no training.
+# 2. Why can a Transformer be trained on all target positions in parallel, but not generate them in parallel? For a target of 20 tokens, count the sequential steps in training and in generation; compare with a recurrent decoder.
+# 3. Take or invent ten sentences of two systems and compute BLEU. Show one pair in which the better translation has the lower score, and name the responsible part of the formula.
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
-# 1. A decoder without its causal mask, and targets that are not shifted: in both the answer stands in the input. For the first, change a later token and see whether earlier logits move; for the second, compare the first column of what is read with `bos`, or check that reading and target differ by one place.
-# 2. In training all tokens that a position reads are known beforehand, so the only waiting is from layer to layer: the same number of steps for 1 word or 20. When it writes, word 8 needs word 7, so there are 20 passes through all layers. A recurrent decoder has 20 steps in both.
-# 3. "a man runs" against "a man is running" scores higher than "someone is jogging" only by shared runs of words: a synonym has no match at any order. With four orders, one wrong word in the middle of a short sentence removes up to four runs of four, so that the score drops to 0; or the shorter, vaguer sentence is punished by the brevity penalty.
+# 1. A decoder without its causal mask, and targets that are not shifted: in both the input contains the answer. For the first, change a later token and check whether earlier logits change. For the second, compare the first column of the input with `bos`, or check that input and target differ by one position.
+# 2. In training all tokens that a position reads are known, so only the layers are sequential: the same number of steps for 1 or 20 tokens. In generation token 8 needs token 7, so there are 20 passes through all layers. A recurrent decoder takes 20 steps in both.
+# 3. Against "a man is running", "a man runs" scores higher than "someone is jogging" only through shared n-grams: a synonym has no match at any order. With four orders, one wrong word in a short sentence removes up to four 4-grams, so the score drops to 0; or the brevity penalty lowers the score of a shorter sentence.
 #
 # **Points**, one for each:
 #
 # - (1a) Two faults that put the answer into the input.
 # - (1b) A test without training for each.
-# - (2a) Known words in training, one after the other in writing.
+# - (2a) Known tokens in training, one after another in generation.
 # - (2b) The three counts.
 # - (3a) A pair in which the better one scores lower.
-# - (3b) The part of the formula that does it.
+# - (3b) The responsible part of the formula.

@@ -44,29 +44,30 @@ def shift_calls(draw):
 
 shift.fault(
     "not shifted",
-    "The decoder reads the word that it should predict. Every word comes one position later.",
+    """You return the target unshifted, so the decoder reads the token that it should predict. Shift
+    it by one position to the right.""",
     move=lambda target, bos, pad: target.clone(),
     clean=lambda ids, eos, pad, bos: ids,
 )
 shift.fault(
     "shifted to the left",
-    "The decoder reads the next word. Every word comes one position later, not earlier.",
+    "You shift the target to the left. Shift it to the right.",
     move=lambda target, bos, pad: torch.cat([target[:, 1:], start(target, pad)], dim=1),
     clean=lambda ids, eos, pad, bos: ids,
 )
 shift.fault(
     "rolled around",
-    "The last token comes back at the front. The first one is `bos`.",
+    "You roll the target, so its last token becomes the first. The first one is `bos`.",
     move=lambda target, bos, pad: target.roll(1, dims=1),
 )
 shift.fault(
     "eos is read",
-    "Your result contains `eos`. After the last word there is only padding.",
+    "Your result contains `eos`. Replace it by padding.",
     clean=lambda ids, eos, pad, bos: ids,
 )
 shift.fault(
-    "the last place is always padding",
-    "You empty the last position of every row. A row that was cut off has a word there.",
+    "the last position is always padding",
+    "You set the last position of every row to padding. A truncated row has a token there.",
     but=("by_hand",),
     clean=lambda ids, eos, pad, bos: torch.cat(
         [hide(ids, eos, pad, bos)[:, :-1], start(ids, pad)], dim=1
@@ -74,17 +75,17 @@ shift.fault(
 )
 shift.fault(
     "no bos",
-    "Your first position holds padding. The decoder starts from `bos`.",
+    "Your first position is padding. The decoder starts from `bos`.",
     move=lambda target, bos, pad: late(target, pad),
 )
 shift.fault(
-    "the first word is overwritten",
-    "You write `bos` over the first word and leave the others in place.",
+    "the first token is overwritten",
+    "You overwrite the first token with `bos`. Shift the tokens to the right.",
     move=lambda target, bos, pad: torch.cat([start(target, bos), target[:, 1:]], dim=1),
 )
 shift.fault(
     "padding is always 0",
-    "You use 0 in place of the argument `pad`.",
+    "You treat 0 as the padding id. Use the argument `pad`.",
     but=("by_hand",),
     clean=lambda ids, eos, pad, bos: hide(ids, eos, 0, bos),
 )
@@ -133,78 +134,79 @@ def mask_calls(draw):
 
 
 mask.fault(
-    "the future is open",
-    "You mask padding only. Every position sees the words it has to predict.",
+    "the future is not masked",
+    """You mask only padding, so positions attend to the tokens that they have to predict. Mask the
+    future, too.""",
     order=lambda ids: torch.ones_like(past(ids)),
 )
 mask.fault(
-    "the past is closed",
-    "Each position sees itself and what follows. The first one should see only itself.",
+    "the past is masked",
+    "Your positions attend to themselves and later ones. They should attend to earlier ones.",
     order=lambda ids: past(ids).T,
 )
 mask.fault(
     "itself excluded",
-    "A position may not attend to itself. The first one is then left with nothing.",
+    "You mask each position's own key, so the first position has no key.",
     order=lambda ids: past(ids).tril(-1),
 )
 mask.fault(
     "one step too far",
-    "Every position sees the word that it has to predict.",
+    "Each position attends to one later token, the one that it has to predict.",
     order=lambda ids: torch.ones_like(past(ids)).tril(1),
 )
 mask.fault(
-    "padding is open",
-    "You mask the future only. A sentence then depends on the padding of its batch.",
+    "padding is not masked",
+    "You mask only the future. Mask padding, too.",
     but=("no_padding",),
     words=lambda ids, pad: torch.ones_like(ids).bool(),
 )
 mask.fault(
     "padding is always 0",
-    "You use 0 in place of the argument `pad`.",
+    "You treat 0 as the padding id. Use the argument `pad`.",
     fails=("padding", "other_pad"),
     words=lambda ids, pad: real(ids, 0),
 )
 mask.fault(
-    "closed from the first padding on",
-    "You mask everything after the first padding. Words may follow it.",
+    "everything after the first padding masked",
+    "You mask everything after the first padding. Real tokens may follow it.",
     fails=("padding", "other_pad"),
     words=lambda ids, pad: real(ids, pad).int().cumprod(1).bool(),
 )
 mask.fault(
     "the first row's padding for all",
-    "Every row gets the padding of the first one.",
+    "You use the first row's padding for every row. Each row has its own.",
     fails=("padding", "other_pad"),
     words=lambda ids, pad: real(ids[:1], pad).expand_as(ids),
 )
 mask.fault(
-    "padding is closed for those who ask",
-    "You mask the rows of padded positions. Which axis are the keys?",
+    "padding is masked as queries",
+    "You mask padding as queries. Mask it as keys.",
     but=("no_padding",),
     lift=lambda words: words[:, None, :, None],
 )
 mask.fault(
-    "padding is closed on both sides",
-    "You mask padding as keys, which is right, and as queries too.",
+    "padding is masked as queries and keys",
+    "You mask padded keys, which is right, but also padded queries.",
     but=("no_padding",),
     lift=lambda words: words[:, None, None, :] & words[:, None, :, None],
 )
 mask.fault(
-    "one of the two is enough",
-    """You join the two conditions by "or". Both must hold.""",
+    "one condition is enough",
+    'You combine the two conditions with "or". Both must hold.',
     join=torch.logical_or,
 )
 mask.fault(
     "True where it is forbidden",
-    "Your mask is True where it is forbidden. True means: may be attended to.",
+    "Your mask is inverted. True means: may attend.",
     finish=torch.logical_not,
 )
 mask.fault(
     "no axis for the heads",
-    "Your result has three axes. The second of four is for the heads.",
+    "Your result has three axes. Add an axis for the heads.",
     finish=lambda m: m[:, 0],
 )
 mask.fault(
-    "numbers in place of booleans",
+    "numbers instead of booleans",
     "You return 0 and minus infinity. The contract asks for booleans.",
     finish=lambda m: torch.zeros(m.shape).masked_fill(~m, -torch.inf),
 )
@@ -241,7 +243,6 @@ def look(
     weigh=soft,
     mix=lambda w, v: w @ v,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     x, memory, *weights, memory_mask = inputs if len(inputs) == 6 else (*inputs, None)
     parts = zip(texts(x, memory), matrices(*weights), strict=True)
     query, key, value = (text @ weight.T for text, weight in parts)
@@ -279,30 +280,30 @@ def cross_calls(draw):
 
 
 cross.fault(
-    "the source asks",
-    "Your queries come from the source and keys and values from the target.",
+    "queries from the source",
+    "Your queries come from the source, keys and values from the target. Exchange them.",
     texts=lambda x, m: (m, x, x),
     allow=lambda mask: None,
 )
 cross.fault(
-    "the target looks at itself",
-    "Keys and values come from the target: self-attention. Where is $M$ in the formula?",
+    "keys and values from the target",
+    "Your keys and values come from the target, which is self-attention. They come from `memory`.",
     texts=lambda x, m: (x, x, x),
     allow=lambda mask: None,
 )
 cross.fault(
     "the values come from the target",
-    "You mix the target. The weights belong to source positions.",
+    "Your values come from the target. They come from `memory`.",
     texts=lambda x, m: (x, m, x),
 )
 cross.fault(
     "key and value exchanged",
-    "You compare with the values and mix the keys.",
+    "You exchange keys and values: you compare with the values and mix the keys.",
     matrices=lambda q, k, v: (q, v, k),
 )
 cross.fault(
     "no scale",
-    "You use the plain product. Divide by the root of E.",
+    "You do not scale the scores. Divide them by the root of E.",
     but=("by_hand",),
     scale=lambda *parts: 1,
 )
@@ -314,76 +315,78 @@ cross.fault(
 )
 cross.fault(
     "scaled by the width of a value",
-    "You divide by the root of the size of a value. A score sums over the entries of a key.",
+    "You divide by the root of `E_v`. A score sums over the E elements of a key.",
     scale=lambda *parts: parts[2].shape[-1] ** -0.5,
 )
 cross.fault(
     "scaled by the width of the target",
-    "You divide by the root of D. A score sums over E entries.",
+    "You divide by the root of D. A score sums over the E elements of a key.",
     but=("by_hand", "gradient"),
     scale=lambda *parts: parts[3].shape[-1] ** -0.5,
 )
 cross.fault(
     "softmax over the target",
-    "Your softmax runs over the target positions. Each of them has weights that sum to one.",
+    "Your softmax runs over the target positions. It should run over the source positions.",
     weigh=lambda s, m: soft(s, m, dim=1),
 )
 cross.fault(
     "no softmax",
-    "You mix by the scores. Weights come from a softmax.",
+    "You use the scores as weights. A softmax is missing.",
     weigh=lambda s, m: closed(s, m, 0.0),
 )
 cross.fault(
-    "the padding of the source is open",
-    "You never use `memory_mask`, so that padding gets weight.",
+    "the padding of the source is not masked",
+    "You ignore `memory_mask`, so padding of the source gets weight.",
     fails=("mask", "no_source"),
     allow=lambda mask: None,
 )
 cross.fault(
     "the mask is inverted",
-    "You mask the real words. True means: may be attended to.",
+    "You mask the real positions. True means: may attend.",
     fails=("mask", "no_source"),
     allow=lambda mask: None if mask is None else ~mask[:, None, :],
 )
 cross.fault(
     "the first row's mask for all",
-    "Every sentence gets the mask of the first one.",
+    "You use the first sentence's mask for all sentences. Each has its own.",
     fails=("mask", "no_source"),
     allow=lambda mask: None if mask is None else mask[:1, None, :],
 )
 cross.fault(
     "masked scores set to 0",
-    "You set the scores of padding to 0, whose exponential is 1.",
+    """You set the scores of padding to 0, whose exponential is 1. Which score has the exponential
+    0?""",
     fails=("mask", "no_source"),
     weigh=lambda s, m: closed(s, m, 0.0).softmax(-1),
 )
 cross.fault(
     "the mask comes after the softmax",
-    "You set the weights of padding to 0 after the softmax, so the others do not sum to one.",
+    "You set the weights of padding to 0 after the softmax, so the rest sum to less than one.",
     fails=("mask", "no_source"),
     weigh=lambda s, m: s.softmax(-1) * (1.0 if m is None else m),
 )
 cross.fault(
     "a row without a source becomes NaN",
-    "A sentence without a source gives 0/0. Decide before the softmax what it gets.",
+    "For a row without a source you divide 0 by 0, which is NaN. The contract asks for 0.",
     fails=("no_source",),
     weigh=lambda s, m: closed(s, m).softmax(-1),
 )
 cross.fault(
     "a row without a source gets the mean",
-    "A sentence without a source gets the mean of its padding: equal scores give even weights.",
+    """Your row without a source gets equal weights, because you mask with a finite number. The
+    contract asks for 0.""",
     fails=("no_source",),
     weigh=lambda s, m: closed(s, m, -1e9).softmax(-1),
 )
 cross.fault(
     "no gradient to queries and keys",
-    "Your values are right, but the weights are detached: queries and keys learn nothing.",
+    "Your values are right, but you detach the weights: queries and keys get no gradient.",
     fails=("gradient",),
     weigh=lambda s, m: soft(s, m).detach(),
 )
 cross.fault(
     "the weights are returned",
-    "You return the weights. See the last factor of the formula.",
+    "You return the weights. The last factor of the formula is missing.",
     mix=lambda w, v: w,
 )
 cross.detached()
@@ -412,7 +415,6 @@ def smoothed(
     over=lambda each, counts: each[counts].mean(),
     sign=torch.neg,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     logs, counts = log(logits), target_out != skip(pad)
     words = torch.arange(logs.shape[-1]) != pad
     return sign(over(mix(pick(logs, target_out), logs, smoothing, words), counts))
@@ -440,58 +442,58 @@ def smooth_calls(draw):
 
 smooth.fault(
     "the two parts are exchanged",
-    "You give $1 - \\varepsilon$ to all words and $\\varepsilon$ to the right one.",
+    "You exchange $\\varepsilon$ and $1 - \\varepsilon$. The right token gets $1 - \\varepsilon$.",
     mix=lambda right, logs, e, words: mixture(right, logs, 1 - e, words),
 )
 smooth.fault(
-    "the right word gets no share of the rest",
-    "You spread the rest over the other words. Here every word gets its share, the right one too.",
+    "the right token gets no share of the rest",
+    "You spread $\\varepsilon$ over the other tokens only. The inner sum includes the right one.",
     mix=lambda right, logs, e, words: (
         (1 - e) * right + e * (logs.sum(-1) - right) / (logs.shape[-1] - 1)
     ),
 )
 smooth.fault(
-    "the right word left out, divided by all",
-    "You leave the right word out of the sum and still divide by V.",
+    "the right token left out, divided by all",
+    "You leave the right token out of the inner sum. It runs over all V tokens.",
     mix=lambda right, logs, e, words: (1 - e) * right + e * (logs.sum(-1) - right) / logs.shape[-1],
 )
 smooth.fault(
     "padding gets no share of the rest",
-    "You leave `pad` out of the inner sum. It runs over all V words.",
+    "You leave `pad` out of the inner sum. It runs over all V tokens.",
     but=("by_hand",),
     mix=lambda right, logs, e, words: (1 - e) * right + e * (logs * words).sum(-1) / words.sum(),
 )
 smooth.fault(
-    "the right word keeps its whole share",
-    "Your first term has no factor $1 - \\varepsilon$: the target sums to more than one.",
+    "the right token keeps its whole share",
+    "You leave out the factor $1 - \\varepsilon$ of the first term.",
     mix=lambda right, logs, e, words: right + e * logs.mean(-1),
 )
 smooth.fault(
     "the probabilities are mixed before the logarithm",
-    "You take the logarithm of a mixture. The target is smoothed, not the model.",
+    "You take the logarithm of a mixture of probabilities. The formula mixes logarithms.",
     mix=lambda right, logs, e, words: ((1 - e) * right.exp() + e / logs.shape[-1]).log(),
 )
 smooth.fault(
     "padding counts",
-    "Positions with padding count. Leave them out of the sum and of N.",
+    "You include padded positions. Leave them out of the sum and of N.",
     fails=("padding", "gradient"),
     over=lambda each, counts: each.mean(),
 )
 smooth.fault(
-    "padding is zero but is counted",
-    "You set padded positions to 0 and divide by the number of all positions.",
+    "padding is zero but counted",
+    "You set padded positions to 0 but divide by the number of all positions. N counts real ones.",
     fails=("padding", "gradient"),
     over=lambda each, counts: (each * counts).mean(),
 )
 smooth.fault(
     "the mean of the rows' means",
-    "You average rows first, so words of short sentences weigh more. Average words.",
+    "You average rows first, so tokens of short rows weigh more. Average over all real tokens.",
     fails=("padding", "gradient"),
     over=lambda each, counts: ((each * counts).sum(1) / counts.sum(1).clamp(min=1)).mean(),
 )
 smooth.fault(
     "divided by the number of rows",
-    "You divide by the number of sentences. The formula divides by $N$.",
+    "You divide by the number of rows. The formula divides by $N$.",
     but=("by_hand",),
     over=lambda each, counts: each[counts].sum() / len(each),
 )
@@ -503,35 +505,35 @@ smooth.fault(
 )
 smooth.fault(
     "padding is always 0",
-    "You use 0 in place of the argument `pad`.",
+    "You treat 0 as the padding id. Use the argument `pad`.",
     fails=("by_hand", "padding"),
     skip=lambda pad: 0,
 )
 smooth.fault(
-    "the softmax leaves the range of numbers",
-    "You take the logarithm of a softmax. A probability that rounds to 0 gives minus infinity.",
+    "the softmax underflows",
+    "You take the logarithm of a softmax, which underflows to 0. Use `log_softmax`.",
     fails=("large_logits",),
     log=lambda logits: logits.softmax(-1).log(),
 )
 smooth.fault(
     "a small number inside the logarithm",
-    "You add a small number in the logarithm, which limits the loss. Use `log_softmax`.",
+    "You add a small number inside the logarithm, which limits the loss. Use `log_softmax`.",
     fails=("large_logits",),
     log=lambda logits: (logits.softmax(-1) + 1e-12).log(),
 )
 smooth.fault(
     "logits taken for log-probabilities",
-    "You use the logits as they are. Normalise them with `log_softmax`.",
+    "You use the logits as log-probabilities. Normalise them with `log_softmax`.",
     log=lambda logits: logits,
 )
 smooth.fault(
     "probabilities without a logarithm",
-    "You average probabilities. The loss has their logarithms.",
+    "You average the probabilities. The formula averages their logarithms.",
     log=lambda logits: logits.softmax(-1),
 )
 smooth.fault(
     "softmax over the positions",
-    "Your softmax runs over the positions. It runs over the words.",
+    "Your softmax runs over the positions. It should run over the vocabulary.",
     log=lambda logits: logits.log_softmax(1),
 )
 smooth.detached()
@@ -593,7 +595,6 @@ def scored(
     mean=geometric,
     finish=lambda score: score,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     candidates, references = texts(candidates, references)
     precisions = []
     for n in orders(max_order):
@@ -633,38 +634,38 @@ def bleu_calls(draw):
 
 
 score.fault(
-    "runs are not clipped",
-    "You count an n-gram as often as the candidate has it. Limit it by the reference.",
+    "n-grams are not clipped",
+    "You count an n-gram as often as it occurs in the candidate. Limit the count by the reference.",
     fails=("by_hand", "clipped", "corpus"),
     share=lambda said, wanted: sum(times for run, times in said.items() if run in wanted),
 )
 score.fault(
-    "every run counts once",
-    "You compare sets of n-grams. They have counts: take the smaller one.",
+    "every n-gram counts once",
+    "You compare sets of n-grams. Compare counts: take the smaller one.",
     fails=("orders", "clipped", "corpus"),
     share=lambda said, wanted: len(said.keys() & wanted.keys()),
 )
 score.fault(
     "clipped by all references together",
-    "You look n-grams up in all references. Use that of the same sentence.",
+    "You clip by all references together. Use the reference of the same sentence.",
     fails=("corpus",),
     among=together,
 )
 score.fault(
-    "clipped by the largest number in any reference",
-    "You take the largest count of any reference. Use that of the same sentence.",
+    "clipped by the largest count in any reference",
+    "You clip by the largest count in any reference. Use the reference of the same sentence.",
     fails=("corpus",),
     among=largest,
 )
 score.fault(
     "the corpus as one long sentence",
-    "You add the counts of the corpus before you compare. First match, then add.",
+    "You add the counts of the corpus before you match. First match each sentence, then add.",
     fails=("corpus",),
     among=lambda pairs, share: share(*(sum(part, Counter()) for part in zip(*pairs, strict=True))),
 )
 score.fault(
     "candidates and references exchanged",
-    "You measure the references by the candidates. What was *said* is in the denominator.",
+    "You exchange candidates and references. Divide by the n-grams of the candidates.",
     fails=("length", "corpus"),
     texts=lambda candidates, references: (references, candidates),
 )
@@ -677,28 +678,28 @@ score.fault(
     ),
 )
 score.fault(
-    "the last run is missing",
-    "You cut one n-gram too few out of each sentence. Check the end of your range.",
+    "the last n-gram is missing",
+    "You leave out the last n-gram of each sentence. Check the end of your range.",
     but=("no_match",),
     cut=lambda sentence, n: runs(sentence[:-1], n),
 )
 score.fault(
-    "the order inside a run does not count",
-    "You compare the words of an n-gram in any order.",
+    "the order inside an n-gram is ignored",
+    "You ignore the order of the words in an n-gram. It matters.",
     fails=("corpus", "no_match"),
     cut=lambda sentence, n: Counter(
         tuple(sorted(sentence[i : i + n])) for i in range(len(sentence) - n + 1)
     ),
 )
 score.fault(
-    "no penalty for short ones",
-    "You have no brevity penalty: see the factor in front.",
+    "no brevity penalty",
+    "You leave out the brevity penalty. Multiply by BP.",
     fails=("length", "corpus"),
     lengths=lambda c, r: 1.0,
 )
 score.fault(
-    "long ones are rewarded",
-    "Your length factor exceeds 1. It is at most 1.",
+    "long candidates are rewarded",
+    "Your length factor exceeds 1 for long candidates. BP is at most 1.",
     fails=("length", "corpus"),
     lengths=lambda c, r: math.exp(1 - r / c) if c else 0.0,
 )
@@ -710,18 +711,18 @@ score.fault(
 )
 score.fault(
     "single words only",
-    "You count single words only, not the orders up to `max_order`.",
+    "You use only single words. Use all orders up to `max_order`.",
     orders=lambda top: [1],
 )
 score.fault(
     "the highest order only",
-    "You use the highest order alone. The formula takes all orders.",
+    "You use only the highest order. Use all orders.",
     but=("no_match",),
     orders=lambda top: [top],
 )
 score.fault(
     "the highest order is missing",
-    "You stop one order too early. `max_order` is included.",
+    "You stop one order too early. Include `max_order`.",
     orders=lambda top: range(1, max(top, 2)),
 )
 score.fault(
@@ -731,19 +732,19 @@ score.fault(
 )
 score.fault(
     "the product without the root",
-    "You do not take the root of the product.",
+    "You leave out the root of the product of precisions.",
     but=("no_match",),
     mean=math.prod,
 )
 score.fault(
     "orders without a match are left out",
-    "You leave out orders without a match. Then the result is 0.",
+    "You leave out orders without a match. The result is 0 if an order has none.",
     fails=("corpus", "no_match"),
     mean=lambda precisions: geometric([p for p in precisions if p] or [0.0]),
 )
 score.fault(
     "an order without a match is an error",
-    "You take the logarithm of 0. The contract says what the result is.",
+    "You take the logarithm of 0. The contract sets the result to 0.0.",
     fails=("corpus", "no_match"),
     mean=lambda precisions: math.exp(sum(map(math.log, precisions)) / len(precisions)),
 )
@@ -751,8 +752,8 @@ score.fault(
 
 @score("the mean of the sentences' scores", fails=("corpus",))
 def bleu_mean(candidates, references, max_order=4):
-    """You score every sentence by itself and take the mean. One sentence without a run of four then
-    scores 0; BLEU sums the counts over the corpus before it divides.
+    """You average the scores of the sentences. BLEU sums the counts over the corpus before it
+    divides.
     """
     each = (scored([c], [r], max_order) for c, r in zip(candidates, references, strict=True))
     return sum(each) / len(candidates)
@@ -793,52 +794,54 @@ def fixed_calls(draw):
 
 fixed.fault(
     "both faults are still there",
-    "This is the broken code. What may be known at each of the two attentions?",
+    "This is the broken code. Which positions may each of the two attentions read?",
     own=lambda full: full,
     source=torch.tril,
 )
 fixed.fault(
-    "the target still sees its future",
-    "The source is right. A target position still attends to later words.",
+    "the target still attends to its future",
+    "The source is now right. Target positions still attend to later ones.",
     but=("one_target_word",),
     own=lambda full: full,
 )
 fixed.fault(
-    "the source is still hidden",
-    "The target is right. The first target word still sees the first source word alone.",
+    "the source is still masked",
+    """The target is now right. The source is still masked: every target position may attend to all
+    of it.""",
     but=("one_source_word",),
     source=torch.tril,
 )
 fixed.fault(
-    "the masks are turned round",
-    "Your target positions attend to themselves and what follows.",
+    "the target mask is reversed",
+    """Your target positions attend to themselves and later ones. They should attend to earlier
+    ones.""",
     but=("one_target_word",),
     own=torch.triu,
 )
 fixed.fault(
     "itself excluded",
-    "A position may not attend to itself. The first one is then left with nothing.",
+    "You mask each position's own key, so the first position has no key.",
     own=lambda full: full.tril(-1),
 )
 fixed.fault(
-    "what was there is lost",
-    "You return the second result alone. It is added.",
+    "the input of the second attention is lost",
+    "You return the second result alone. Add it to the first sum.",
     second=lambda x, y: y,
 )
 fixed.fault(
-    "the target is lost after the first look",
-    "The first result replaces the target. It is added.",
+    "the target is lost after the first attention",
+    "You replace the target by the first result. Add the two.",
     first=lambda x, y: y,
 )
 fixed.fault(
-    "both looks read the input",
-    "The second attention reads the block's input. It reads the sum after the first.",
+    "both attentions read the input",
+    "Your second attention reads the block's input. It should read the sum after the first.",
     but=("one_source_word",),
     asks=lambda found, x: x,
 )
 fixed.fault(
     "the scale is gone",
-    "You took the scale out. It was right.",
+    "You removed the scale of the scores. It was right.",
     scale=lambda d: 1,
 )
 
@@ -873,30 +876,30 @@ def check_calls(draw):
 
 @checks("accepts everything")
 def check_nothing(decoder):
-    """Your test says True whatever it is given. Run the decoder twice on inputs that differ only
-    where it must not matter, and compare.
+    """Your test always returns True. Run the decoder on two inputs that differ only where it must
+    not matter, and compare.
     """
     return True
 
 
 @checks("rejects everything")
 def check_refuse(decoder):
-    """Your test rejects a sound decoder. Change only what the compared positions may not see,
-    compare only these positions, and leave room for rounding.
+    """Your test rejects a sound decoder. Compare only positions that must not depend on the change,
+    and allow for rounding.
     """
     return False
 
 
-@checks("only the shape is looked at")
+@checks("only the shape is compared")
 def check_shape(decoder):
-    """You look at the shape of the logits. A decoder that sees the future has the right shape."""
+    """You compare only the shape of the logits. An unsound decoder has the right shape."""
     return tuple(decoder(torch.zeros(2, 5, dtype=torch.long)).shape) == (2, 5, 10)
 
 
 @checks("every position is compared")
 def check_all(decoder):
-    """You change the last token and ask that no logits move at all. Those at its own place may:
-    they depend on it rightly. Compare the positions before it.
+    """You change the last token and compare all logits. Those at its own position may change:
+    compare the positions before it.
     """
     ids = torch.arange(6)[None]
     other = ids.clone()
@@ -906,8 +909,8 @@ def check_all(decoder):
 
 @checks("the same input twice")
 def check_twice(decoder):
-    """You run the decoder twice on the same tokens. It will agree with itself, sound or not.
-    Something that must not matter has to change between the two runs.
+    """You run the decoder twice on the same tokens, so the results agree. Change later tokens
+    between the runs.
     """
     ids = torch.arange(6)[None]
     return bool(torch.allclose(decoder(ids), decoder(ids)))

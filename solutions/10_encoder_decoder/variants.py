@@ -54,7 +54,7 @@ def cross_by_einsum(x, memory, weight_query, weight_key, weight_value, memory_ma
 
 @variant(of="cross_attention")
 def cross_by_exponentials(x, memory, weight_query, weight_key, weight_value, memory_mask=None):
-    # W_Q and W_K meet first, and W_V acts on the mixture
+    # combine W_Q and W_K first; apply W_V to the mixture
     scores = x @ (weight_query.T @ weight_key) @ memory.mT / weight_query.shape[0] ** 0.5
     if memory_mask is not None:
         scores = scores.masked_fill(memory_mask.logical_not()[:, None], float("-inf"))
@@ -98,7 +98,7 @@ def bleu_by_counters(candidates, references, max_order=4):
 
 @variant(of="bleu")
 def bleu_by_striking_out(candidates, references, max_order=4):
-    # every run of a reference may be used once: what is matched is struck out
+    # each n-gram of a reference may match once: remove it when matched
     precisions = []
     for n in range(1, max_order + 1):
         hits, total = 0, 0

@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Exercises: a language model that writes
 #
-# You write the parts of a model that writes, and in the last exercise you put your own parts together: the loss in bits, two ways of drawing a word, attention with a cache, three caches that are smaller, and the rule that lets a small model write for a large one.
+# You write the parts of a language model: the loss in bits, two ways to sample a token, attention with a cache, two ways to make the cache smaller, and the acceptance rule of speculative decoding. In the last exercise your own parts generate text.
 #
-# Shapes: `B` texts, `H` heads of queries, `G` heads of keys and values, `n` new tokens, `T` tokens in the cache, `S` keys, `E` entries of a key, `V` words.
+# Shapes: `B` texts, `H` heads of queries, `G` heads of keys and values, `n` new tokens, `T` tokens in the cache, `S` keys, `E` elements of a key, `V` tokens in the vocabulary.
 #
-# Where a word is drawn, you are given the random number, between 0 and 1, as an argument. So every answer can be compared.
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+# A function that samples takes its random number, between 0 and 1, as an argument, so results can be compared.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import math
@@ -20,7 +20,7 @@ oracles, probes = load_oracles("11_language_model")
 
 
 def rotate(x, positions, base=10000.0):
-    """RoPE: the rows of x (..., n, E) turned to their positions (n,)."""
+    """RoPE: rotate the rows of x (..., n, E) to their positions (n,)."""
     pairs = torch.arange(0, x.shape[-1], 2, dtype=torch.float64)
     angles = (positions[:, None] * base ** (-pairs / x.shape[-1])).to(x.dtype)  # (n, E / 2)
     one, other = x[..., 0::2], x[..., 1::2]
@@ -34,7 +34,7 @@ def normed(x):
 
 
 # By hand: the query 2, 0, 0, 0 and two keys; values 4, 0 and 0, 8. (B, H, 1, E)
-ASKED = torch.tensor([[[[2.0, 0.0, 0.0, 0.0]]]])
+QUERY = torch.tensor([[[[2.0, 0.0, 0.0, 0.0]]]])
 OLD_KEY = torch.tensor([[[[0.0, 0.0, 0.0, 0.0]]]])
 NEW_KEY = torch.tensor([[[[1.0986123, 0.0, 0.0, 0.0]]]])
 OLD_VALUE, NEW_VALUE = torch.tensor([[[[4.0, 0.0]]]]), torch.tensor([[[[0.0, 8.0]]]])
@@ -42,15 +42,15 @@ OLD_VALUE, NEW_VALUE = torch.tensor([[[[4.0, 0.0]]]]), torch.tensor([[[[0.0, 8.0
 # %% [markdown]
 # ## 1. Bits per character
 #
-# `bits_per_character(logits, targets)` says how surprised a model is by a text:
+# `bits_per_character(logits, targets)` measures how well a model predicts a text:
 #
 # $$-\frac{1}{N} \sum_i \log_2\, \operatorname{softmax}(\mathrm{logits}_i)_{t_i} .$$
 #
-# - `logits` is `(B, L, V)`; `targets` is `(B, L)`, the id that stands at each place. They are aligned already: row `i` of the logits is the guess at target `i`.
+# - `logits` is `(B, L, V)`; `targets` is `(B, L)`, the id at each position. They are already aligned: row `i` of the logits predicts target `i`.
 # - A target of `-1` is padding. It counts neither in the sum nor in $N$.
-# - The result is a scalar tensor, right for every finite logit, however large.
+# - The result is a scalar tensor. It handles every finite logit, however large.
 #
-# By hand: four characters get the probabilities $\frac12, \frac14, \frac18, \frac12$. That is $1 + 2 + 3 + 1 = 7$ bits, or $1.75$ for each.
+# By hand: four characters get the probabilities $\frac12, \frac14, \frac18, \frac12$. That is $1 + 2 + 3 + 1 = 7$ bits, or $1.75$ per character.
 
 
 # %% nbgrader={"grade_id": "bits_per_character", "solution": true}
@@ -84,23 +84,23 @@ ragged[1, 3:] = -1
 probe.equals(2 * probe.normal(2, 5, 7), ragged)
 
 # %% nbgrader={"grade_id": "bits_per_character-large", "grade": true, "points": 1}
-# A model that was very sure, and wrong.
+# A confident, wrong model.
 probe = probes(bits_per_character=bits_per_character)
 probe.equals(torch.tensor([[[200.0, 0.0, 1.0], [0.0, 2.0, 1.0]]]), torch.tensor([[1, 1]]))
 
 # %% [markdown]
-# ## 2. Draw the next word
+# ## 2. Draw the next token
 #
-# `sample_next(logits, uniform, temperature=1.0, k=None)` draws one word:
+# `sample_next(logits, uniform, temperature=1.0, k=None)` draws one token:
 #
 # 1. divide the logits by the temperature;
-# 2. if `k` is given, keep the `k` largest only;
-# 3. make probabilities of what is left;
-# 4. walk through the words *in the order of their ids*, adding up probabilities. The first word with which the sum exceeds `uniform` is the one.
+# 2. if `k` is given, keep only the `k` largest;
+# 3. compute the probabilities of the rest;
+# 4. add up probabilities *in the order of the ids*. Return the first id at which the sum exceeds `uniform`.
 #
 # - `logits` is `(V,)`, `uniform` a number from 0 up to, but not including, 1. The result is a plain `int`.
 #
-# By hand: probabilities $0.1, 0.6, 0.3$. Up to 0.1 it is word 0, up to 0.7 word 1, from there word 2.
+# By hand: probabilities $0.1, 0.6, 0.3$. Below 0.1 the token is 0, below 0.7 it is 1, above that it is 2.
 #
 # <details><summary>Hint</summary>
 #
@@ -132,12 +132,12 @@ probe.holds(properties.returns_an_int, shares, 0.5)
 ### BEGIN HIDDEN TESTS
 for place in range(10):
     probe.equals(torch.tensor([0.3, -1.0, 1.2, 0.1, 1.4]), place / 10 + 0.03)
-for place in range(4):  # exactly on an edge
+for place in range(4):  # a random number equal to the limit
     probe.equals(torch.zeros(4), place / 4)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "sample_next-temperature", "grade": true, "points": 1}
-# Cold and hot.
+# Low and high temperature.
 probe = probes(sample_next=sample_next)
 probe.equals(torch.tensor([0.0, 1.0, 0.5]), 0.3, 0.25)
 ### BEGIN HIDDEN TESTS
@@ -147,7 +147,7 @@ for heat in (0.4, 3.0):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "sample_next-top_k", "grade": true, "points": 1}
-# Only two words are left.
+# Only two tokens remain.
 probe = probes(sample_next=sample_next)
 probe.equals(torch.tensor([0.0, 1.0, 0.5]), 0.02, k=2)
 ### BEGIN HIDDEN TESTS
@@ -160,14 +160,14 @@ probe.equals(torch.tensor([-3.0, 1.0, 0.5]), 0.0, 1.0, 2)
 # %% [markdown]
 # ## 3. Attention with a cache
 #
-# `cached_attention(query, key, value, cache=None)` is the attention of a model that writes. It returns the output and the new cache.
+# `cached_attention(query, key, value, cache=None)` computes attention during generation. It returns the output and the new cache.
 #
 # - `query`, `key` and `value` belong to the `n` **new** tokens: `(B, H, n, E)`, `(B, H, n, E)` and `(B, H, n, E_v)`.
 # - `cache` is `None` at the start, afterwards the pair `(keys, values)` of all earlier tokens, `(B, H, T, E)` and `(B, H, T, E_v)`.
-# - A new token sees everything in the cache, the new tokens before it, and itself. Scores are divided by $\sqrt E$.
+# - A new token attends to all tokens in the cache, to the new tokens before it, and to itself. Scores are divided by $\sqrt E$.
 # - The result is `(output, (keys, values))`, with the output of the new tokens, `(B, H, n, E_v)`, and all keys and values, oldest first. The old cache is not changed.
 #
-# By hand: one token in the cache, with the key $[0, 0, 0, 0]$ and the value $[4, 0]$; a new one with query $[2, 0, 0, 0]$, key $[\ln 3, 0, 0, 0]$, value $[0, 8]$. As in chapter 07 the weights are $\frac14$ and $\frac34$, the output $[1, 6]$.
+# By hand: one token in the cache, with the key $[0, 0, 0, 0]$ and the value $[4, 0]$; a new token with query $[2, 0, 0, 0]$, key $[\ln 3, 0, 0, 0]$, value $[0, 8]$. As in chapter 07 the weights are $\frac14$ and $\frac34$ and the output is $[1, 6]$.
 
 
 # %% nbgrader={"grade_id": "cached_attention", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "aten::*scaled_dot_product*"]}
@@ -189,7 +189,7 @@ def cached_attention(query, key, value, cache=None):
 probe = probes(cached_attention=cached_attention)
 both = torch.cat([OLD_KEY, NEW_KEY], -2), torch.cat([OLD_VALUE, NEW_VALUE], -2)
 expected = torch.tensor([[[[1.0, 6.0]]]]), both
-probe.gives(expected, ASKED, NEW_KEY, NEW_VALUE, (OLD_KEY, OLD_VALUE))
+probe.gives(expected, QUERY, NEW_KEY, NEW_VALUE, (OLD_KEY, OLD_VALUE))
 
 # %% nbgrader={"grade_id": "cached_attention-first", "grade": true, "points": 1}
 # The prompt: several tokens, no cache yet.
@@ -214,7 +214,7 @@ probe.equals(probe.normal(1, 2, 3, 4), probe.normal(1, 2, 3, 4), probe.normal(1,
 # %% [markdown]
 # ## Look
 #
-# Your sampler writes a text, letter by letter, from nothing but the counts of pairs of letters. The bars show what a temperature does to one draw. Change the temperature, or the text.
+# Your sampler generates a text from counts of letter pairs. The bars show the effect of the temperature on one draw. Change the temperature or the text.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -246,22 +246,22 @@ plt.show()
 # # More
 
 # %% [markdown]
-# ## 4. The nucleus
+# ## 4. Nucleus sampling
 #
-# `top_p(logits, p)` keeps the smallest set of likeliest words whose probabilities sum to `p` at least (Holtzman and others 2020).
+# `top_p(logits, p)` keeps the smallest set of most likely tokens whose probabilities sum to at least `p` (Holtzman and others 2020).
 #
-# - `logits` is `(..., V)`. The result has the same shape: the logit itself where a word stays, $-\infty$ where it goes.
-# - The word with which the sum reaches `p` stays. So at least one word stays, however small `p` is.
-# - Every row has a set of its own.
+# - `logits` is `(..., V)`. The result has the same shape: kept tokens keep their logits, the others get $-\infty$.
+# - The token at which the sum reaches `p` is kept, so at least one token is kept for every `p`.
+# - Each row has its own set.
 #
-# By hand: probabilities $0.1, 0.5, 0.25, 0.15$ and $p = 0.7$. The likeliest has 0.5, which is not enough; with the next it is 0.75. The words 1 and 2 stay.
+# By hand: probabilities $0.1, 0.5, 0.25, 0.15$ and $p = 0.7$. The most likely token has 0.5, too little; with the next the sum is 0.75. Tokens 1 and 2 are kept.
 
 
 # %% nbgrader={"grade_id": "top_p", "solution": true}
 def top_p(logits, p):
     ### BEGIN SOLUTION
     ordered, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
-    before = ordered.cumsum(dim=-1) - ordered  # what the likelier words hold together
+    before = ordered.cumsum(dim=-1) - ordered  # the sum of the larger probabilities
     keep = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, before < p)
     return logits.masked_fill(~keep, -torch.inf)
     ### END SOLUTION
@@ -274,7 +274,7 @@ given = torch.tensor([0.1, 0.5, 0.25, 0.15]).log()
 probe.gives(given.masked_fill(torch.tensor([True, False, False, True]), -torch.inf), given, 0.7)
 
 # %% nbgrader={"grade_id": "top_p-values", "grade": true, "points": 2}
-# Other words, other p.
+# Other logits, other p.
 probe = probes(top_p=top_p)
 given = torch.tensor([0.0, 2.0, 1.0, 3.0, 0.5])
 probe.gives(torch.tensor([-torch.inf, 2.0, -torch.inf, 3.0, -torch.inf]), given, 0.8)
@@ -284,7 +284,7 @@ for p in (0.3, 0.6, 0.9):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "top_p-rows", "grade": true, "points": 1}
-# A row that is sure, and one that is not.
+# A confident row and an uncertain one.
 probe = probes(top_p=top_p)
 given = torch.tensor([[9.0, 0.0, 1.0, 2.0], [1.0, 1.1, 1.2, 1.3]])
 probe.gives(
@@ -295,20 +295,20 @@ probe.equals(probe.normal(2, 3, 7) * torch.tensor([8.0, 1.0, 0.1])[:, None], 0.7
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "top_p-one", "grade": true, "points": 1}
-# A p below the likeliest word.
+# A p below the largest probability.
 probe = probes(top_p=top_p)
 probe.gives(torch.tensor([-torch.inf, 3.0, -torch.inf]), torch.tensor([2.0, 3.0, 1.0]), 0.01)
 
 # %% [markdown]
 # ## 5. Fewer keys than queries
 #
-# In `grouped_query_attention(query, key, value)` neighbouring heads of queries share one head of keys and values (Ainslie and others 2023).
+# In `grouped_query_attention(query, key, value)` adjacent query heads share one head of keys and values (Ainslie and others 2023).
 #
 # - `query` is `(B, H, L, E)`, `key` is `(B, G, S, E)`, `value` is `(B, G, S, E_v)`. `G` divides `H`, and the result is `(B, H, L, E_v)`.
-# - The first `H / G` heads of queries use head 0 of keys and values, the next `H / G` use head 1, and so on. With `G = 1` all share (multi-query), with `G = H` none do.
+# - The first `H / G` query heads use head 0 of keys and values, the next `H / G` use head 1, and so on. With `G = 1` all share one head (multi-query), with `G = H` none do.
 # - No mask. Gradients reach all three.
 #
-# By hand, `E = 1`, four heads with the queries $0, \ln 3, 0, \ln 3$; two heads of keys, $(0, 1)$ and $(1, 0)$, with the values $(4, 8)$ and $(0, 12)$. The outputs are $6, 7, 6, 3$.
+# By hand, with `E = 1`: four query heads with $0, \ln 3, 0, \ln 3$; two key heads, $(0, 1)$ and $(1, 0)$, with the values $(4, 8)$ and $(0, 12)$. The outputs are $6, 7, 6, 3$.
 
 
 # %% nbgrader={"grade_id": "grouped_query_attention", "solution": true} attn_course={"forbidden": ["scaled_dot_product_attention", "aten::*scaled_dot_product*"]}
@@ -337,12 +337,12 @@ probe.equals(probe.normal(2, 6, 5, 5), probe.normal(2, 3, 5, 5), probe.normal(2,
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "grouped_query_attention-one", "grade": true, "points": 1}
-# All heads share.
+# One shared head.
 probe = probes(grouped_query_attention=grouped_query_attention)
 probe.equals(probe.normal(1, 3, 2, 4), probe.normal(1, 1, 5, 4), probe.normal(1, 1, 5, 2))
 
 # %% nbgrader={"grade_id": "grouped_query_attention-same", "grade": true, "points": 1}
-# No head shares.
+# No shared heads.
 probe = probes(grouped_query_attention=grouped_query_attention)
 probe.equals(probe.normal(1, 3, 2, 4), probe.normal(1, 3, 5, 4), probe.normal(1, 3, 5, 2))
 
@@ -357,19 +357,19 @@ probe.gradient(
 # ## 6. A latent cache
 #
 # Multi-head latent attention keeps one short vector $c_j$ per token. Keys and values of head $h$ are made from it: $k_{jh} = U_h c_j$ and $v_{jh} = W_h c_j$.
-# `latent_attention(query, latent, key_up, value_up)` is the look of the new tokens (without the part that carries positions):
+# `latent_attention(query, latent, key_up, value_up)` is the attention of the new tokens (without the part for positions):
 #
 # $$o_{ih} = \sum_j \operatorname{softmax}_j\!\Big(\frac{q_{ih} \cdot U_h c_j}{\sqrt E}\Big)\, W_h c_j .$$
 #
 # - `query` is `(B, H, n, E)`, `latent` is `(B, S, r)`, `key_up` is `(H, E, r)`, `value_up` is `(H, E_v, r)`. The result is `(B, H, n, E_v)`.
-# - Keys and values of the heads are never built. One query, 32,768 tokens, 8 heads of 32 entries and `r = 4` must do with 8 MiB, and the keys alone would need four times as much.
+# - Never build the keys and values of the heads. One query, 32,768 tokens, 8 heads with `E = 32` and `r = 4` must fit in 8 MiB; the keys alone take 32.
 # - Gradients reach all four.
 #
-# By hand, one head, `E = 4`, `r = 1`: query $[2, 0, 0, 0]$, latent vectors $0$ and $1$, `key_up` $= [\ln 3, 0, 0, 0]$, `value_up` $= [0, 8]$. The weights are $\frac14, \frac34$, the output $[0, 6]$.
+# By hand, one head, `E = 4`, `r = 1`: query $[2, 0, 0, 0]$, latent vectors $0$ and $1$, `key_up` $= [\ln 3, 0, 0, 0]$, `value_up` $= [0, 8]$. The weights are $\frac14$ and $\frac34$, the output is $[0, 6]$.
 #
 # <details><summary>Hint</summary>
 #
-# $q \cdot U c = (U^\top q) \cdot c$. And a sum of $W c_j$ is $W$ times a sum.
+# $q \cdot U c = (U^\top q) \cdot c$, and a weighted sum of $W c_j$ is $W$ times the weighted sum of $c_j$.
 #
 # </details>
 
@@ -389,14 +389,14 @@ def latent_attention(query, latent, key_up, value_up):
 probe = probes(latent_attention=latent_attention)
 probe.gives(
     torch.tensor([[[[0.0, 6.0]]]]),
-    ASKED,
+    QUERY,
     torch.tensor([[[0.0], [1.0]]]),
     NEW_KEY[0, 0].T[None],
     NEW_VALUE[0, 0].T[None],
 )
 
 # %% nbgrader={"grade_id": "latent_attention-values", "grade": true, "points": 2}
-# Several heads, texts and queries; values of another size than the keys, and of the same.
+# Several heads, texts and queries; values of the size of the keys, and of another.
 probe = probes(latent_attention=latent_attention)
 for size in (6, 5):
     probe.equals(
@@ -405,7 +405,7 @@ for size in (6, 5):
     )
 
 # %% nbgrader={"grade_id": "latent_attention-memory", "grade": true, "points": 2}
-# 32,768 tokens, 8 heads of 32 entries, latent vectors of 4: all keys would take 32 MiB.
+# 32,768 tokens, 8 heads with E = 32, r = 4: all keys would take 32 MiB.
 probe = probes(latent_attention=latent_attention)
 probe.memory(
     probe.normal(1, 8, 1, 32),
@@ -427,15 +427,15 @@ probe.gradient(
 # %% [markdown]
 # ## 7. Accept or refuse
 #
-# A small model, the draft, has written `n` words. The large one, the target, has scored them all in one run. `speculative_accept(target, draft, words, uniforms)` decides what stays (Leviathan and others 2023).
+# A small model, the draft, has proposed `n` tokens. The large model, the target, has scored them all in one run. `speculative_accept(target, draft, words, uniforms)` decides which to keep (Leviathan and others 2023).
 #
-# - `target` is `(n + 1, V)`, `draft` is `(n, V)`: row `i` holds the probabilities at the place of word `i`; the last row of `target` is the place after all of them. `words` is `(n,)`, `uniforms` is `(n + 1,)`.
-# - In order: word `i`, call it $x$, is accepted if $u_i < \min(1, p_i(x) / q_i(x))$.
-# - At the first refusal another word is drawn in its place, from $\max(0, p_i - q_i)$ scaled to sum to one, and the rest is thrown away.
-# - If all are accepted, one more is drawn from the last row of `target`.
-# - Both draws use the last uniform, as in exercise 2: the first word, in the order of the ids, with which the sum exceeds it. The result is a tensor of ids.
+# - `target` is `(n + 1, V)`, `draft` is `(n, V)`: row `i` holds the probabilities of token `i`; the last row of `target` belongs to the token after all of them. `words` is `(n,)`, `uniforms` is `(n + 1,)`.
+# - In order, accept token `i`, called $x$, if $u_i < \min(1, p_i(x) / q_i(x))$.
+# - At the first refusal, draw a replacement from $\max(0, p_i - q_i)$, scaled to sum to one, and discard the rest.
+# - If all are accepted, draw one more from the last row of `target`.
+# - Both draws use the last uniform, as in exercise 2: the first id at which the sum exceeds it. The result is a tensor of ids.
 #
-# By hand: $p_0 = (\frac12, \frac14, \frac14)$, $q_0 = (\frac14, \frac12, \frac14)$, word 0: $p/q = 2$, accepted. $p_1 = (0.2, 0.2, 0.6)$, $q_1 = (0.6, 0.2, 0.2)$, word 0: $p/q = \frac13$, and $u_1 = 0.5$ refuses it. What is left is $(0, 0, 0.4)$: word 2. The result is $[0, 2]$.
+# By hand: $p_0 = (\frac12, \frac14, \frac14)$, $q_0 = (\frac14, \frac12, \frac14)$, token 0: $p/q = 2$, accepted. $p_1 = (0.2, 0.2, 0.6)$, $q_1 = (0.6, 0.2, 0.2)$, token 0: $p/q = \frac13$, and $u_1 = 0.5$ refuses it. The rest is $(0, 0, 0.4)$: token 2. The result is $[0, 2]$.
 
 
 # %% nbgrader={"grade_id": "speculative_accept", "solution": true}
@@ -461,7 +461,7 @@ Q = torch.tensor([[0.25, 0.5, 0.25], [0.6, 0.2, 0.2]])
 probe.gives(torch.tensor([0, 2]), P, Q, torch.tensor([0, 0]), torch.tensor([0.9, 0.5, 0.1]))
 
 # %% nbgrader={"grade_id": "speculative_accept-accepted", "grade": true, "points": 2}
-# All are accepted: one by its own merit, one by luck.
+# All are accepted: one because p exceeds q, one by its random number.
 probe = probes(speculative_accept=speculative_accept)
 probe.gives(torch.tensor([0, 0, 1]), P, Q, torch.tensor([0, 0]), torch.tensor([0.9, 0.3, 0.5]))
 ### BEGIN HIDDEN TESTS
@@ -480,7 +480,7 @@ probe.equals(P4, Q4, torch.tensor([1, 0]), torch.tensor([0.7, 0.2, 0.2]))
 for place in range(10):
     probe.equals(P4, Q4, torch.tensor([1, 0]), torch.tensor([0.7, 0.2, place / 10 + 0.03]))
     probe.equals(P4, Q4, torch.tensor([3, 3]), torch.tensor([0.99, 0.5, place / 10 + 0.03]))
-# exactly on an edge
+# a random number equal to the limit
 probe.equals(P, Q, torch.tensor([1, 0]), torch.tensor([0.5, 0.5, 0.1]))
 probe.equals(P, Q, torch.tensor([0, 0]), torch.tensor([0.9, 0.5, 0.0]))
 ### END HIDDEN TESTS
@@ -488,9 +488,9 @@ probe.equals(P, Q, torch.tensor([0, 0]), torch.tensor([0.9, 0.5, 0.0]))
 # %% [markdown]
 # ## 8. Repair: a step with two faults
 #
-# `broken_step` should process `n` new tokens of one head with RoPE and a cache. It gives the right numbers for a prompt, and nonsense from then on. It has two faults. Find them, and write `fixed_step`.
+# `broken_step` should process `n` new tokens of one head with RoPE and a cache. Its result is right for a prompt and wrong afterwards. It has two faults. Find them and write `fixed_step`.
 #
-# - `x` is `(n, D)`; the three matrices are `(E, D)`; `cache_key` and `cache_value` are `(T, E)`, `T` may be 0. The keys of the cache are rotated already, to the positions 0 to `T - 1`.
+# - `x` is `(n, D)`; the three matrices are `(E, D)`; `cache_key` and `cache_value` are `(T, E)`, `T` may be 0. The cached keys are already rotated, to positions 0 to `T - 1`.
 # - The result is `(output, keys, values)`, of the shapes `(n, E)`, `(T + n, E)` and `(T + n, E)`.
 
 
@@ -522,7 +522,7 @@ def fixed_step(x, weight_query, weight_key, weight_value, cache_key, cache_value
 
 
 # %% nbgrader={"grade_id": "fixed_step-prompt", "grade": true, "points": 1}
-# The prompt, with an empty cache: the broken one passes this.
+# The prompt, with an empty cache: the broken function passes this.
 probe = probes(fixed_step=fixed_step)
 three = probe.normal(4, 5), probe.normal(4, 5), probe.normal(4, 5)
 probe.equals(probe.normal(3, 5), *three, torch.zeros(0, 4), torch.zeros(0, 4))
@@ -542,11 +542,11 @@ probe.equals(probe.normal(3, 5), *three, probe.normal(6, 4), probe.normal(6, 4))
 # %% [markdown]
 # ## 9. Write the test
 #
-# `check_cached_attention(candidate)` takes another learner's `cached_attention(query, key, value, cache=None)` (contract in exercise 3) and returns `True` if it is right, `False` if it is wrong.
+# `check_cached_attention(candidate)` takes another learner's `cached_attention(query, key, value, cache=None)` and returns `True` if it keeps the contract of exercise 3, `False` if not.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
-# A cache can be checked without knowing any right number: whatever was fed token by token must come out as if it had been fed at once. But both ways may be wrong alike, so have a number of your own as well.
-# A candidate may also raise an error on your inputs: then it is wrong.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
+# You can test a cache without a known result: token by token must give the same as all tokens at once. But both may share a fault, so compare with your own numbers as well.
+# A candidate that raises an error is wrong.
 
 
 # %% nbgrader={"grade_id": "check_cached_attention", "solution": true}
@@ -579,7 +579,7 @@ def check_cached_attention(candidate):
 
 
 # %% nbgrader={"grade_id": "check_cached_attention-plain", "grade": true, "points": 1}
-# A right one, and two that are plainly wrong.
+# A right answer, and two that are clearly wrong.
 def by_reference(query, key, value, cache=None):
     return from_numpy(oracles.right_cached)(query, key, value, cache)
 
@@ -599,7 +599,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_cached_attention-mutants", "grade": true, "points": 5}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong answers that are harder to detect. (Which ones is hidden.)
 probe = probes(check_cached_attention=check_cached_attention)
 probe.judges(right=[by_reference], wrong={"nothing is kept": forgetful}, points=5)
 
@@ -631,9 +631,9 @@ probe.judges(
     wrong={
         "no mask among the new tokens": made(mask=ones),
         "the mask counts from the top left": made(mask=lambda n, s: ones(n, s).tril()),
-        "a new token does not see itself": made(mask=lambda n, s: ones(n, s).tril(s - n - 1)),
+        "a new token does not attend to itself": made(mask=lambda n, s: ones(n, s).tril(s - n - 1)),
         "the scale follows the number of keys": made(mask=late, scale=lambda k: k.shape[-2] ** 0.5),
-        "new keys stand before the old ones": made(mask=late, first=True),
+        "new keys before the old ones": made(mask=late, first=True),
         "no scale": made(mask=late, scale=lambda k: 1.0),
     },
     points=5,
@@ -641,9 +641,9 @@ probe.judges(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 10. The model that writes
+# ## 10. Generate a text
 #
-# `generate(parameters, prompt, uniforms, attention, choose)` reads a prompt and writes one token for each uniform. It returns the ids of the `T` new tokens, `(T,)`, and the logits from which each was drawn, `(T, V)`.
+# `generate(parameters, prompt, uniforms, attention, choose)` reads a prompt and generates one token per uniform. It returns the ids of the `T` new tokens, `(T,)`, and the logits from which each was drawn, `(T, V)`.
 #
 # **The arguments**
 #
@@ -652,10 +652,10 @@ probe.judges(
 # - `attention(query, key, value, cache)` is a function with the contract of exercise 3: it returns the output and the new cache. Keep one cache for each block; all are `None` at the start.
 # - `choose(logits, uniform)` is a function with the contract of exercise 2: it takes logits `(V,)` and one uniform, and returns the id of the next token, an `int`.
 #
-# **One step** takes the new tokens: the whole prompt at first, then the one token that was just chosen. No token goes through the blocks twice.
+# **One step** takes the new tokens: first the whole prompt, then the token that was just chosen. No token passes through the blocks twice.
 #
 # 1. $x$ = their rows of the embedding.
-# 2. For each block, in order: $x \leftarrow x + \text{output} \cdot \operatorname{attention}(q, k, v)$, where $q$, $k$ and $v$ are the products of `normed(x)` with `query`, `key` and `value`. Head `h` has the entries `h * E` to `(h + 1) * E - 1`. Turn $q$ and $k$ with `rotate` to the tokens' positions in the whole text before you call `attention`.
+# 2. For each block, in order: $x \leftarrow x + \text{output} \cdot \operatorname{attention}(q, k, v)$, where $q$, $k$ and $v$ are the products of `normed(x)` with `query`, `key` and `value`. Head `h` has the elements `h * E` to `(h + 1) * E - 1`. Use `rotate` on $q$ and $k$ with the tokens' positions in the whole text before you call `attention`.
 # 3. In the same block, with $y = \operatorname{normed}(x)$: $x \leftarrow x + \text{down} \cdot (\operatorname{silu}(\text{gate} \cdot y) \odot (\text{up} \cdot y))$, the SwiGLU of chapter 09.
 # 4. The logits are `normed(x)` of the last token times the transposed `output_table`. `choose` draws the next token from them.
 #
@@ -690,7 +690,7 @@ def generate(parameters, prompt, uniforms, attention, choose):
 
 
 # %% nbgrader={"grade_id": "generate-one", "grade": true, "points": 2}
-# One word after a prompt of four.
+# One token after a prompt of four.
 def tables(probe, words=7, width=6, heads=2, head=4, hidden=5, blocks=2):
     shapes = dict.fromkeys(("query", "key", "value"), (heads * head, width))
     shapes |= {"gate": (hidden, width), "up": (hidden, width)}
@@ -722,7 +722,7 @@ probe.equals(
 )
 
 # %% nbgrader={"grade_id": "generate-text", "grade": true, "points": 4}
-# Six words. The attention that is lent refuses to take more new tokens at once than the prompt has.
+# Six tokens. This attention refuses more new tokens at once than the prompt has.
 probe = probes(generate=generate)
 probe.equals(
     *(tables(probe), torch.tensor([2, 0, 5, 6]), 0.05 + 0.9 * probe.uniform(6)),
@@ -730,13 +730,13 @@ probe.equals(
 )
 
 # %% [markdown]
-# Now your own parts write, with the weights of the package's Shakespeare model. The package's model gets the same uniforms: both texts must agree in every character.
-# Its norms have weights: `parameters_of` multiplies them into the matrices that read the norm. Three heads of queries share one head of keys and values, so it repeats these. It also moves the two elements of each rotated pair next to each other, as `rotate` expects them.
+# Now your own parts generate text with the weights of the package's Shakespeare model. The package's model gets the same uniforms: both texts must agree in every character.
+# Its norms have weights: `parameters_of` multiplies them into the matrices that read the norm. Three query heads share one head of keys and values, so it repeats these. It also makes the elements of each rotated pair adjacent, as `rotate` expects.
 
 
 # %% nbgrader={"grade_id": "parameters_of", "locked": true}
 def parameters_of(model):
-    """The weights of a Llama as this exercise takes them."""
+    """The weights of a Llama in the form of this exercise."""
 
     def weight(part, norm):
         return (part.weight * norm.weight).detach()
@@ -800,23 +800,23 @@ print("\nThe package writes the same text:", package == written.tolist())
 # %% [markdown]
 # ## 11. Report
 #
-# Use your functions and the numbers of the chapter. In about 200 words, two points for each part:
+# Use your functions and the numbers of the chapter. Write about 200 words; each part earns two points.
 #
-# 1. A model with 32 blocks, 32 heads of queries and `E = 128` serves texts of 8,000 tokens in half precision. How many bytes does the cache of one text need with 32, 8 and 1 heads of keys? What else changes, and what does not, when heads are shared?
-# 2. Show with `speculative_accept`, three words and a few thousand draws, that the first word has the distribution of the target, for a good draft and for a bad one. What does a bad draft cost?
-# 3. A colleague shows you a text of a model at temperature 0.2 and calls the model boring, and one at 1.5 and calls it confused. What do you measure in place of reading one text?
+# 1. A model with 32 blocks, 32 heads of queries and `E = 128` serves texts of 8,000 tokens in half precision. How many bytes does the cache of one text take with 32, 8 and 1 key heads? What else changes, and what does not, when heads are shared?
+# 2. Show with `speculative_accept`, three tokens and a few thousand draws, that the first token has the distribution of the target, for a good draft and for a bad one. What does a bad draft cost?
+# 3. From one text at temperature 0.2 a colleague concludes that a model is boring, and from one at 1.5 that it is confused. What do you measure instead?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
-# 1. $2 \cdot 32 \cdot 8000 \cdot 128 \cdot 2$ bytes $= 131$ MB for each head of keys: 4.2 GB with 32, 1.05 GB with 8, 0.13 GB with one.
-# The products of queries and keys are as many as before, so the operations of the look hardly change; what shrinks is what must be stored and read for every new word, and the parameters of the two projections.
-# 2. The frequencies agree with the target within the noise of the draws for both drafts. A bad draft changes how often words are refused, so there are more runs of the target per word, never another distribution.
-# 3. Bits per character on held-out text, which has no temperature, for the model; for the sampling, shares over many texts: words that exist, repeated pieces, different words. One text is one draw.
+# 1. $2 \cdot 32 \cdot 8000 \cdot 128 \cdot 2$ bytes $= 131$ MB per key head: 4.2 GB with 32, 1.05 GB with 8, 0.13 GB with one.
+# The number of query-key products is the same, so the operations of attention hardly change. The stored data that each new token reads shrinks, and so do the parameters of the two projections.
+# 2. For both drafts the frequencies agree with the target within the sampling noise. With a bad draft more tokens are refused, so the target runs more often per token; the distribution does not change.
+# 3. For the model, bits per character on held-out text, which involve no temperature. For the sampling, shares over many texts: existing words, repeated passages, distinct words. One text is one draw.
 #
 # **Points**, one for each:
 #
 # - (1a) Bytes for 32, 8 and 1 heads.
 # - (1b) What does not change.
-# - (2a) Frequencies of a good and a bad draft beside the target's.
+# - (2a) Frequencies of a good and a bad draft, compared with the target's.
 # - (2b) A bad draft costs runs, not the distribution.
 # - (3a) Bits on held-out text for the model.
 # - (3b) Shares over many texts for the sampling.

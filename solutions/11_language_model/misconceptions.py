@@ -9,7 +9,7 @@ from attn_course.probes import WrongAnswers, call, student, witnesses
 
 
 def apply_rope(x, positions, base=10000.0):
-    """RoPE of neighbouring entries, as the head of the set has it."""
+    """RoPE of adjacent pairs, as at the top of the exercises."""
     pairs = torch.arange(0, x.shape[-1], 2, dtype=torch.float64)
     angles = (positions[:, None] * base ** (-pairs / x.shape[-1])).to(x.dtype)
     one, other = x[..., 0::2], x[..., 1::2]
@@ -35,7 +35,6 @@ def cost(
     over=lambda each, counts: each[counts].mean(),
     finish=lambda x: -x / math.log(2),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     logits, targets = align(logits, targets)
     return finish(over(pick(log(logits), targets), count(targets)))
 
@@ -45,9 +44,9 @@ bits = WrongAnswers("bits_per_character", tests=TESTS, right=cost)
 
 
 bits.fault(
-    "shifted although they are aligned",
-    """You compare row `i` of the logits with target `i + 1`. Here they are aligned already, so your
-    model is asked for the character after next.""",
+    "shifted although already aligned",
+    """You compare row `i` of the logits with target `i + 1`. Here row `i` already predicts target
+    `i`.""",
     align=lambda logits, targets: (logits[:, :-1], targets[:, 1:]),
 )
 
@@ -67,100 +66,89 @@ def bits_calls(draw):
 
 
 bits.fault(
-    "nats in place of bits",
-    """You take the natural logarithm. A bit is a choice between two, and a probability of one half
-    should cost exactly 1. Look at the base.""",
+    "nats instead of bits",
+    "You use the natural logarithm. In bits, a probability of one half costs exactly 1.",
     finish=torch.neg,
 )
 bits.fault(
     "multiplied by ln 2",
-    """You multiply by the logarithm of 2 where you should divide: a bit is less than a nat, so
-    there are more of them.""",
+    "You multiply by ln 2. Divide by it: a nat is more than one bit.",
     finish=lambda x: -x * math.log(2),
 )
 bits.fault(
     "perplexity",
-    """You return two (or e) to the power of the cost. That is the perplexity, among how many equal
-    words the model seems to guess; asked are the bits themselves.""",
+    "You return the perplexity, an exponential of the cost. The exercise asks for the bits.",
     finish=lambda x: (-x).exp(),
 )
 bits.fault(
     "the sign is missing",
-    """Your result is below 0. The logarithm of a probability is negative, and surprise should be
-    positive: the smaller the probability, the larger.""",
+    "Your result is negative. The cost is minus the logarithm.",
     finish=lambda x: x / math.log(2),
 )
 bits.fault(
     "the sum over the text",
-    """You add the bits up and do not divide. A long text then seems worse than a short one; asked
-    is the cost of one character.""",
+    "You return the sum over all characters. The formula divides by N.",
     over=lambda each, counts: each[counts].sum(),
 )
 bits.fault(
     "the mean of the texts' means",
-    """You average each text by itself, and then the texts. A character of a short text weighs more
-    than one of a long one; the formula has one sum.""",
+    """You average each text and then the texts, so characters of short texts weigh more. The
+    formula has one sum over all characters.""",
     fails=("padding",),
     over=lambda each, counts: ((each * counts).sum(-1) / counts.sum(-1)).mean(),
 )
 bits.fault(
     "the logarithm of the mean probability",
-    """You average the probabilities and take one logarithm at the end. A text's probability is a
-    product, so that logarithms are what must be averaged; one impossible character must hurt.""",
+    "You take the logarithm of the mean probability. The formula averages the logarithms.",
     over=lambda each, counts: each[counts].exp().mean().log(),
 )
 bits.fault(
     "padding is divided by",
-    """You divide by the number of places, padding included, so that a batch with much padding
-    looks better than it is. Count the characters that are there.""",
+    "You divide by the number of positions, padding included. N counts only characters.",
     fails=("padding",),
     over=lambda each, counts: (each * counts).mean(),
 )
 bits.fault(
     "padding is added up",
-    """You divide by the number of characters and add up padding as well. It counts neither in the
-    sum nor in N.""",
+    "You divide by the right N, but your sum includes padding. Leave it out of both.",
     fails=("padding",),
     over=lambda each, counts: each.sum() / counts.sum(),
 )
 bits.fault(
-    "padding is read as the first word",
-    """You look up word 0 at the places of padding and count them. Padding is no word; leave these
-    places out.""",
+    "padding is read as token 0",
+    "You treat padding as token 0 and count it. Leave out these positions.",
     fails=("padding",),
     over=lambda each, counts: each.mean(),
 )
 bits.fault(
-    "padding is read as the last word",
-    """You look up word -1, the last one, at the places of padding and count them. Padding is no
-    word; leave these places out.""",
+    "padding is read as the last token",
+    "You treat padding as token -1, the last one, and count it. Leave out these positions.",
     fails=("padding",),
     pick=lambda log_p, targets: chosen(log_p, targets % log_p.shape[-1]),
     over=lambda each, counts: each.mean(),
 )
 bits.fault(
-    "softmax over the places",
-    """Your softmax runs over the places of the text. At one place the probabilities of all words
-    sum to one; look at the axis.""",
+    "softmax over the positions",
+    """Your softmax runs over the positions. At each position the probabilities of all tokens sum to
+    one.""",
     log=lambda logits: logits.log_softmax(-2),
 )
 bits.fault(
     "logits taken for log-probabilities",
-    """You use the logits as they are. They are not normalised: log-probabilities come out of a
-    log_softmax.""",
+    "You use the logits as log-probabilities. They are not normalised.",
     log=lambda logits: logits,
 )
 bits.fault(
-    "the softmax leaves the range of numbers",
-    """You take exponentials first and the logarithm afterwards. A small probability has become 0
-    by then, or a large exponential infinite. One function does both at once.""",
+    "the softmax underflows",
+    """You take the softmax first and the logarithm afterwards, so small probabilities become 0. One
+    torch function does both safely.""",
     fails=("large",),
     log=lambda logits: logits.softmax(-1).log(),
 )
 bits.fault(
     "a small number inside the logarithm",
-    """You add a small number so that the logarithm stays finite. Then nothing can cost more than
-    the logarithm of that number; log_softmax needs no such help.""",
+    """You add a small number inside the logarithm, which limits the cost of a token. A log-softmax
+    needs no such number.""",
     fails=("large",),
     log=lambda logits: (logits.softmax(-1) + 1e-12).log(),
 )
@@ -183,7 +171,6 @@ def nucleus(
     fill=lambda logits, kept: logits.masked_fill(~kept, -torch.inf),
     finish=lambda logits: logits,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     ordered, order = sort(weigh(logits))
     return finish(fill(logits, back(keep(ordered.cumsum(-1), ordered, p), order)))
 
@@ -200,120 +187,113 @@ def top_calls(draw):
 
 
 top.fault(
-    "the word that reaches p goes",
-    """You stop before the word with which the sum reaches p, so that what stays sums to less than
-    p, and for a small p nothing stays. That word belongs to the set.""",
+    "the token that reaches p is dropped",
+    """You drop the token at which the sum reaches p, so the kept tokens sum to less than p. That
+    token belongs to the set.""",
     keep=lambda sums, ordered, p: sums < p,
 )
 top.fault(
-    "the likeliest and what sums to less",
-    """You keep the words whose sum is below p, and the likeliest in any case. The word with which
+    "the most likely token and a sum below p",
+    """You keep the tokens whose sum is below p, and always the most likely one. The token at which
     the sum reaches p belongs to the set.""",
     but=("one",),
     keep=lambda sums, ordered, p: (sums < p) | (torch.arange(sums.shape[-1]) == 0),
 )
 top.fault(
-    "one word too many",
-    """You keep one word more than is needed: the sum has reached p before it. Look at what you
-    compare with p, the sum with a word or the sum before it.""",
+    "one token too many",
+    """You keep one token too many: the sum has already reached p before it. Check whether you
+    compare p with the sum before a token or after it.""",
     keep=lambda sums, ordered, p: (
         torch.arange(sums.shape[-1]) < (sums < p).sum(-1, keepdim=True) + 2
     ),
 )
 top.fault(
-    "what goes is kept",
-    """You keep the words behind those that reach p: the comparison is the wrong way round.""",
+    "kept and dropped exchanged",
+    "You keep the tokens after those that reach p. Reverse the comparison.",
     keep=lambda sums, ordered, p: ~reached(sums, ordered, p),
 )
 top.fault(
     "each probability against p",
-    """You keep the words whose own probability is at least p. For most p there is none. Asked is
-    how many of the likeliest are needed to reach p together.""",
+    """You keep the tokens whose own probability is at least p. The *sum* of the most likely ones
+    must reach p.""",
     keep=lambda sums, ordered, p: ordered >= p,
 )
 top.fault(
-    "a share of the likeliest",
-    """You keep words that are at least p times as likely as the likeliest. That is min-p, another
-    filter; here probabilities are added up until they reach p.""",
+    "a share of the largest probability",
+    """You keep tokens at least p times as likely as the most likely one, which is min-p. Here the
+    sum of probabilities must reach p.""",
     keep=lambda sums, ordered, p: ordered >= p * ordered[..., :1],
 )
 top.fault(
-    "a share of the words",
-    """You keep the share p of all words, however probable they are. That is a top-k: a sure model
-    and an unsure one keep equally many. Add up probabilities, not words.""",
+    "a share of the tokens",
+    """You keep the share p of all tokens, whatever their probabilities. Add up probabilities, not
+    tokens.""",
     but=("one",),
     keep=lambda sums, ordered, p: torch.arange(sums.shape[-1]).expand_as(sums) < p * sums.shape[-1],
 )
 top.fault(
     "the first row's number for all",
-    """Every row keeps as many words as the first one. Where the first is sure and the second is
-    not, that is far too few. Each row has a set of its own.""",
+    "Every row keeps as many tokens as the first one. Each row has its own set.",
     fails=("rows",),
     keep=lambda sums, ordered, p: (
         reached(sums, ordered, p).reshape(-1, sums.shape[-1])[0].expand_as(sums)
     ),
 )
 top.fault(
-    "the unlikeliest are kept",
-    """You add up from the smallest probability, so that the tail stays and the likely words go.
-    Look at the order of your sort.""",
+    "the least likely are kept",
+    "You add up from the smallest probability. Start from the largest.",
     sort=lambda parts: parts.sort(-1),
 )
 top.fault(
     "in the order of the ids",
-    """You add the probabilities up in the order of the ids. Sort them first: the likeliest words
-    are to be kept.""",
+    """You add up the probabilities in the order of the ids. Sort them first: the most likely tokens
+    are kept.""",
     sort=lambda parts: (parts, torch.arange(parts.shape[-1]).expand_as(parts)),
 )
 top.fault(
     "no softmax",
-    """You add up logits. What must reach p are probabilities.""",
+    "You compare sums of logits with p. Use probabilities.",
     but=("one",),
     weigh=lambda logits: logits,
 )
 top.fault(
     "softmax over the rows",
-    """Your softmax runs over another axis than that of the words. Each row is a distribution.""",
+    "Your softmax runs over the rows. Each row is a distribution over the tokens.",
     fails=("rows",),
     weigh=lambda logits: logits.softmax(0),
 )
 top.fault(
-    "logits that are cut become 0",
-    """You give the words that go the logit 0. Its exponential is 1, so they can still be drawn,
-    some more often than before. Which logit has the probability 0?""",
+    "dropped logits become 0",
+    "You set dropped logits to 0, whose exponential is 1. Which logit has probability 0?",
     fill=lambda logits, kept: logits * kept,
 )
 top.fault(
     "a very negative number",
-    """You give the words that go a very negative logit. Minus infinity is asked for, which is
-    below every other.""",
+    "You set dropped logits to a large negative number. The contract asks for minus infinity.",
     fill=lambda logits, kept: logits.masked_fill(~kept, -1e9),
 )
 top.fault(
-    "what stays is marked in the order of the sort",
-    """You know how many of the likeliest stay, and keep as many words from the left. The marks
-    belong to the sorted words: bring each back to the place of its own word.""",
+    "the mask stays in sorted order",
+    "Your mask is in the order of the sort, but you apply it in the order of the ids. Map it back.",
     back=lambda kept, order: kept,
 )
 top.fault(
-    "in the order of the sort",
-    """You return the logits in the order of their size. Whoever draws from them gets a place in
-    that order and takes it for the id of a word. Put every logit back to where it was.""",
+    "sorted logits are returned",
+    """You return the logits in sorted order, so their index is no longer the id. Keep the original
+    order.""",
     finish=lambda logits: logits.sort(-1, descending=True).values,
 )
 top.fault(
     "probabilities are returned",
-    """You return probabilities. Filters are applied one after the other, and each expects logits;
-    a softmax of probabilities would be nearly flat.""",
+    "You return probabilities. The contract asks for logits.",
     finish=lambda logits: logits.softmax(-1),
 )
-LOGARITHMS = """You return log-probabilities. The logits of the words that stay are to be returned as
-they were given."""
+LOGARITHMS = "You return log-probabilities. Return the kept logits unchanged."
 top.fault(
     "log-probabilities are returned", LOGARITHMS, finish=lambda logits: logits.log_softmax(-1)
 )
 top.fault(
-    "log-probabilities of all words are returned",
+    "log-probabilities of all tokens are returned",
     LOGARITHMS,
     but=("by_hand",),
     fill=lambda logits, kept: logits.log_softmax(-1).masked_fill(~kept, -torch.inf),
@@ -345,7 +325,6 @@ def drawing(
     cut=lambda parts, k: parts,
     walk=drawn,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     return walk(cut(weigh(limit(heat(logits, temperature), k), temperature), k), uniform)
 
 
@@ -368,147 +347,139 @@ def sample_calls(draw):
 
 
 sample.fault(
-    "always the likeliest",
-    """You take the likeliest word and never look at the random number. A model that does so
-    repeats itself soon; every word should come as often as its probability says.""",
+    "always the most likely",
+    """You return the most likely token and ignore the random number. Each token should occur with
+    its probability.""",
     walk=lambda parts, u: int(parts.argmax()),
 )
 
 
 sample.fault(
     "the k smallest are kept",
-    """You keep the words with the smallest logits: the least likely ones. Look at the order of your
-    sort, or at `largest` of `topk`.""",
+    "You keep the k smallest logits. Check the order of your sort, or `largest` of `topk`.",
     fails=("top_k",),
     limit=lambda logits, k: logits.masked_fill((-topmost(-logits, k)).isinf(), -torch.inf),
 )
 
 
-@sample("a tensor in place of an int", fails=("by_hand",))
+@sample("a tensor instead of an int", fails=("by_hand",))
 def in_a_tensor(logits, uniform, temperature=1.0, k=None):
-    """The id is right, but it is still in a tensor. The contract asks for a plain `int`, which can
-    be looked up in a list or a dict."""
+    """You return the right id, but as a tensor. The contract asks for a plain `int`."""
     return torch.tensor(drawing(logits, uniform, temperature, k))
 
 
 sample.fault(
-    "the place in the sorted order",
-    """You sort the words by probability, walk through them, and return the place in that order. It
-    is not the id of a word. Walk in the order of the ids.""",
+    "the index in the sorted order",
+    """You sort by probability and return the index in that order, which is not an id. Add up in the
+    order of the ids.""",
     walk=lambda parts, u: drawn(parts.sort(descending=True).values, u),
 )
 sample.fault(
-    "the likeliest first",
-    """You walk through the words from the likeliest down. The distribution is right, but another
-    word belongs to each random number: walk in the order of the ids.""",
+    "the most likely first",
+    """You add up from the most likely token down. The distribution is right, but the contract adds
+    up in the order of the ids.""",
     walk=lambda parts, u: int(
         parts.sort(descending=True)[1][drawn(parts.sort(descending=True)[0], u)]
     ),
 )
 sample.fault(
-    "one word too early",
-    """You return the last word whose sum does not exceed the random number, one before the word
-    that is asked for. Try a random number of almost 0: it must give the first word.""",
+    "one token too early",
+    "You return the last token whose sum does not exceed the random number. Return the next one.",
     walk=lambda parts, u: max(drawn(parts, u) - 1, 0),
 )
 sample.fault(
-    "one word too late",
-    """You return the word behind the one with which the sum exceeds the random number. Count the
-    sums that do not exceed it.""",
+    "one token too late",
+    """You return the token after the one at which the sum exceeds the random number. Count the sums
+    that do not exceed it.""",
     walk=lambda parts, u: min(drawn(parts, u) + 1, len(parts) - 1),
 )
 sample.fault(
     "a sum that is reached",
-    """You stop where the sum reaches the random number; it has to exceed it. With a random number
-    of 0 a word of probability 0 could be drawn.""",
+    """You stop where the sum reaches the random number. It must exceed it, so that a token of
+    probability 0 is never drawn.""",
     but=("temperature",),
     walk=lambda parts, u: drawn(parts, u, torch.lt),
 )
 sample.fault(
     "each probability against the random number",
-    """You take the first word whose own probability exceeds the random number. For large numbers
-    there is none. Probabilities must be added up on the way.""",
+    """You return the first token whose own probability exceeds the random number. Compare the
+    running sum.""",
     walk=lambda parts, u: int((parts > u).long().argmax()),
 )
 sample.fault(
-    "the random number as a place",
-    """You multiply the random number by the number of words. Then all words are equally likely.""",
+    "the random number as an index",
+    """You multiply the random number by the number of tokens, so all tokens are equally likely. Use
+    their probabilities.""",
     walk=lambda parts, u: int(u * len(parts)),
 )
 sample.fault(
     "multiplied by the temperature",
-    """You multiply the logits by the temperature. A cold model should be sharp and a hot one flat;
-    yours is the other way round.""",
+    "You multiply the logits by the temperature. Divide by it.",
     fails=("temperature",),
     heat=torch.mul,
 )
 sample.fault(
     "the temperature is ignored",
-    """The temperature never enters your numbers. Divide the logits by it before you make
-    probabilities.""",
+    "You ignore the temperature. Divide the logits by it before the softmax.",
     fails=("temperature",),
     heat=lambda logits, t: logits,
 )
 sample.fault(
     "the temperature comes after the softmax",
-    """You divide the probabilities by the temperature. They no longer sum to one, and their ratios
-    have not changed. It belongs to the logits.""",
+    """You divide the probabilities by the temperature, so they no longer sum to one. Divide the
+    logits.""",
     fails=("temperature",),
     heat=lambda logits, t: logits,
     weigh=lambda logits, t: logits.softmax(-1) / t,
 )
 sample.fault(
     "no softmax",
-    """You add up logits. What is added up are probabilities.""",
+    "You add up logits. Add up probabilities: a softmax is missing.",
     weigh=lambda logits, t: logits.clamp(min=0),
 )
 sample.fault(
     "k is ignored",
-    """You draw from all words although only k should be left. Look at where k enters your
-    function.""",
+    "You draw from all tokens and ignore k. Only the k most likely remain.",
     fails=("top_k",),
     limit=lambda logits, k: logits,
 )
 sample.fault(
-    "one word more than k",
-    """You keep k + 1 words. The k-th largest is the last that stays: count from the end of the
-    sorted logits.""",
+    "one token more than k",
+    "You keep k + 1 tokens. The k-th largest logit is the last that remains.",
     fails=("top_k",),
     limit=lambda logits, k: topmost(logits, k and k + 1),
 )
 sample.fault(
-    "one word less than k",
-    """You keep k - 1 words. The k-th largest is the last that stays.""",
+    "one token fewer than k",
+    "You keep k - 1 tokens. The k-th largest logit is the last that remains.",
     fails=("top_k",),
     limit=lambda logits, k: topmost(logits, k and max(k - 1, 1)),
 )
 sample.fault(
-    "the place among the k largest",
-    """You return a place in the list of the k largest logits. It is not the id of a word, and that
-    list is in another order than the ids.""",
+    "the index among the k largest",
+    "You return an index into the list of the k largest logits. Return the id of the token.",
     fails=("top_k",),
     limit=lambda logits, k: logits if k is None else logits.topk(min(k, len(logits))).values,
 )
 sample.fault(
     "the k probabilities do not sum to one",
-    """You take the softmax over all words and drop all but k afterwards. What is left sums to less
-    than one, so that large random numbers find no word of their own.""",
+    """You take the softmax over all tokens and drop all but k afterwards. The rest sums to less
+    than one.""",
     fails=("top_k",),
     limit=lambda logits, k: logits,
     cut=lambda parts, k: topmost(parts, k, 0.0),
 )
 sample.fault(
-    "the first k words",
-    """You keep the words with the ids below k. Asked are the k words with the largest logits.""",
+    "the first k tokens",
+    "You keep the tokens with ids below k. Keep those with the k largest logits.",
     fails=("top_k",),
     limit=lambda logits, k: (
         logits if k is None else logits.masked_fill(torch.arange(len(logits)) >= k, -torch.inf)
     ),
 )
 sample.fault(
-    "words that are cut keep the logit 0",
-    """You set the logits of dropped words to 0. The exponential of 0 is 1, so they can still be
-    drawn. Only minus infinity has the probability 0.""",
+    "dropped tokens get the logit 0",
+    "You set the dropped logits to 0, whose exponential is 1. Which logit has probability 0?",
     fails=("top_k",),
     limit=lambda logits, k: topmost(logits, k, 0.0),
 )
@@ -533,7 +504,6 @@ def step(
     weigh=lambda scores, open: scores.masked_fill(~open, -torch.inf).softmax(-1),
     give=lambda output, all, new, old: (output, all),
 ):
-    """The right answer in steps; a fault replaces some of them."""
     old = (key[..., :0, :], value[..., :0, :]) if cache is None else cache
     held = join(old[0], key), join(old[1], value)
     seen = held if read(cache) is not None or cache is None else (key, value)
@@ -556,117 +526,107 @@ def cached_calls(draw):
 
 
 cached.fault(
-    "the cache is not looked at",
-    """Your new tokens see the new tokens only; the cache is handed on and never read, or your mask
-    closes it. What the model knows about the text is in there.""",
+    "the cache is never read",
+    """Your new tokens attend only to new tokens: you never read the cache, or your mask excludes
+    it.""",
     but=("first",),
     read=lambda cache: None,
 )
 cached.fault(
-    "only the new ones are kept",
-    """You return the keys and values of the new tokens as the cache. At the next step everything
-    before them is forgotten.""",
+    "only the new keys are kept",
+    """You return only the new keys and values as the cache. Earlier tokens are lost at the next
+    step.""",
     but=("first",),
     give=lambda output, all, new, old: (output, new),
 )
 cached.fault(
     "the old cache is returned",
-    """You return the cache as you got it. The next token will not see these; their keys and values
-    have to be in it.""",
+    "You return the old cache unchanged. Append the new keys and values.",
     give=lambda output, all, new, old: (output, old),
 )
 cached.fault(
-    "keys and values change places in the cache",
-    """You return the values first and the keys second. At the next step the one is taken for the
-    other.""",
+    "keys and values exchanged in the cache",
+    "You return values first and keys second. The contract asks for `(keys, values)`.",
     give=lambda output, all, new, old: (output, all[::-1]),
 )
 cached.fault(
     "the output alone",
-    """You return the output and no cache. The next step has nothing to start from: what was
-    computed here would be computed again.""",
+    "You return the output without a cache. The contract asks for both.",
     give=lambda output, all, new, old: output,
 )
 cached.fault(
-    "new keys stand before the old ones",
-    """You put the new keys and values in front. The mask and the next step count on the oldest
-    coming first.""",
+    "new keys before the old ones",
+    """You put the new keys and values in front of the old ones. The contract asks for the oldest
+    first.""",
     but=("first",),
     join=lambda old, new: torch.cat([new, old], dim=-2),
 )
 cached.fault(
     "no mask among the new tokens",
-    """Of several new tokens the first sees the last. With one new token nothing happens; with a
-    prompt your model reads the future.""",
+    """You do not mask among the new tokens, so the first attends to the last. Each attends only to
+    earlier tokens and itself.""",
     fails=("first", "several"),
     mask=lambda n, s: allow(n, s, s),
 )
 cached.fault(
     "no mask with a cache",
-    """You mask the prompt, and nothing as soon as there is a cache. Several new tokens may come
-    with one, and the first of them must not see the last.""",
+    """You mask the prompt, but not new tokens after a cache. Several may arrive at once, and the
+    first must not attend to the last.""",
     fails=("several",),
     mask=lambda n, s: allow(n, s, 0 if n == s else s),
 )
 cached.fault(
     "the mask counts from the top left",
-    """Your mask gives the first new token the first key only, as torch's `is_causal` does. The new
-    tokens stand at the end of the text: the mask has to start there.""",
+    """Your mask aligns the first new token with the first key, as torch's `is_causal` does. The new
+    tokens are the last of the text.""",
     but=("first",),
     mask=lambda n, s: allow(n, s, 0),
 )
 cached.fault(
-    "a new token does not see itself",
-    """Each new token sees everything before it, but not itself. Its own key and value belong to
-    the look. Check the diagonal of your mask.""",
+    "a new token does not attend to itself",
+    "Each new token attends to earlier tokens but not to itself. Check the diagonal of your mask.",
     mask=lambda n, s: allow(n, s, s - n - 1),
 )
 cached.fault(
     "one step too far",
-    """Each new token sees one that comes after it. Check the diagonal of your mask.""",
+    "Each new token attends to one later token. Check the diagonal of your mask.",
     fails=("first", "several"),
     mask=lambda n, s: allow(n, s, s - n + 1),
 )
 cached.fault(
-    "the past is closed",
-    """Each new token sees itself and what comes after it. Your mask is turned round.""",
+    "the past is masked",
+    "Each new token attends to itself and to later tokens. Your mask is reversed.",
     mask=lambda n, s: torch.ones(n, s, dtype=torch.bool).triu(s - n),
 )
 cached.fault(
     "no scale",
-    """You compare by the plain product. The division by the root of the number of entries stays,
-    cache or no cache.""",
+    "You do not scale the scores. Divide them by the root of E.",
     scale=lambda keys, values: 1.0,
 )
 cached.fault(
     "the root is missing",
-    """You divide by the number of entries itself, or by its root in two places. The weights come
-    out nearly alike.""",
+    "You divide by E itself: the root is missing, or you scale twice.",
     scale=lambda keys, values: keys.shape[-1],
 )
 cached.fault(
     "divided by the root of the number of keys",
-    """You divide by the root of the number of keys. It grows with every word that is written; a
-    product is a sum over the entries of a key.""",
+    "You divide by the root of the number of keys. A product sums over the E elements of a key.",
     scale=lambda keys, values: keys.shape[-2] ** 0.5,
 )
 cached.fault(
     "softmax over the queries",
-    """Your softmax runs over the new queries. With one new token every weight is 1. It must run
-    over the keys.""",
+    "Your softmax runs over the new queries. It must run over the keys.",
     weigh=lambda s, open: s.masked_fill(~open, -torch.inf).softmax(-2),
 )
 cached.fault(
     "masked scores set to 0",
-    """You set the scores of later tokens to 0. That is a score like any other, and its exponential
-    is 1.""",
+    "You set masked scores to 0, whose exponential is 1. Which score has the exponential 0?",
     fails=("first", "several"),
     weigh=lambda s, open: (s * open).softmax(-1),
 )
 cached.fault(
     "the mask comes after the softmax",
-    """You take the softmax over everything and set closed weights to 0 afterwards. The others then
-    sum to less than one.""",
+    "You set masked weights to 0 after the softmax, so the rest sum to less than one.",
     fails=("first", "several"),
     weigh=lambda s, open: s.softmax(-1) * open,
 )
@@ -730,91 +690,85 @@ def grouped_calls(draw):
 
 grouped.fault(
     "heads dealt in turn",
-    """You deal the heads of keys out in turn: 0, 1, 0, 1. Neighbours should share one: 0, 0, 1, 1.
-    Trained weights are stored for the second, and a model loaded into the first writes
-    nonsense.""",
+    "You deal out the key heads in turn: 0, 1, 0, 1. Adjacent query heads share one: 0, 0, 1, 1.",
     but=("one", "same"),
     keys=in_turn,
     values=in_turn,
 )
 grouped.fault(
     "values dealt in turn",
-    """Keys are shared by neighbours, values are dealt in turn. A head then looks with one head's
-    keys and takes what another one offers.""",
+    """Your keys are shared by adjacent heads, but your values are dealt in turn. Both follow the
+    same rule.""",
     but=("one", "same"),
     values=in_turn,
 )
 grouped.fault(
     "keys dealt in turn",
-    """Values are shared by neighbours, keys are dealt in turn. A head then looks with one head's
-    keys and takes what another one offers.""",
+    """Your values are shared by adjacent heads, but your keys are dealt in turn. Both follow the
+    same rule.""",
     but=("one", "same"),
     keys=in_turn,
 )
 grouped.fault(
-    "all use the first",
-    """All heads of queries use head 0 of the keys and values. The other heads are never read.""",
+    "all use head 0",
+    "All your query heads use head 0 of keys and values. Each group has its own head.",
     but=("one",),
     keys=first_only,
     values=first_only,
 )
 grouped.fault(
     "the mean of all keys and values",
-    """You average the heads of keys and values and give everybody the mean. Each group has a head
-    of its own.""",
+    "You average the heads of keys and values. Each group has its own head.",
     but=("one",),
     keys=averaged,
     values=averaged,
 )
 grouped.fault(
     "the queries of a group are averaged",
-    """You average the queries of a group before they look. Then the heads of a group all find the
-    same: only keys and values are shared, every head asks for itself.""",
+    """You average the queries of a group. Only keys and values are shared; each head has its own
+    query.""",
     but=("same",),
     ask=lambda q, groups: spread(q.unflatten(1, (groups, -1)).mean(2), q.shape[1]),
 )
 grouped.fault(
     "one output per group",
-    """Your result has one head per group. Sharing keys does not make fewer heads: each head of
-    queries has an output of its own.""",
+    "Your result has one head per group. Each query head has its own output.",
     but=("same",),
     finish=lambda y, groups: y.unflatten(1, (groups, -1)).mean(2),
 )
 grouped.fault(
     "heads joined in the wrong order",
-    """The outputs come back in another order than the queries: the axes of groups and heads were
-    exchanged before they were joined.""",
+    """Your outputs are not in the order of the queries: you exchanged the axes of groups and heads
+    before you joined them.""",
     but=("one", "same"),
     finish=lambda y, groups: y.unflatten(1, (groups, -1)).transpose(1, 2).flatten(1, 2),
 )
 grouped.fault(
     "no scale",
-    """You compare by the plain product. The division by the root of the number of entries stays
-    when heads are shared.""",
+    "You do not scale the scores. Divide them by the root of E.",
     but=("by_hand",),
     scale=lambda query, value: 1.0,
 )
 grouped.fault(
     "the root is missing",
-    """You divide by the number of entries itself, or by its root in two places.""",
+    "You divide by E itself: the root is missing, or you scale twice.",
     but=("by_hand",),
     scale=lambda query, value: query.shape[-1],
 )
 grouped.fault(
     "scaled by the width of a value",
-    """You divide by the root of the number of entries of a value. A product is a sum over the
-    entries of a key.""",
+    "You divide by the root of `E_v`. A product sums over the E elements of a key.",
     but=("by_hand",),
     scale=lambda query, value: value.shape[-1] ** 0.5,
 )
 grouped.fault(
     "softmax over the queries",
-    """Your softmax runs over the queries. Check along which axis the weights sum to one.""",
+    "Your softmax runs over the queries. The weights of one query sum to one over the keys.",
     weigh=lambda scores: scores.softmax(-2),
 )
 grouped.fault(
     "causal without being asked",
-    """You close the future. No mask is asked for here.""",
+    "You apply a causal mask. This exercise has no mask.",
     weigh=lambda scores: scores.masked_fill(
         ~torch.ones_like(scores).bool().tril(), -torch.inf
     ).softmax(-1),
@@ -856,82 +810,77 @@ def latent_calls(draw):
 
 @latent("keys and values are built", fails=("memory",))
 def latent_built(query, latent, key_up, value_up):
-    """Your numbers are right, but the keys and values of all heads stand in memory: that is what the
-    latent vector should save. Which factor of the product could be moved to the query?
+    """Your values are right, but you build the keys and values of all heads. Which factor of the
+    product can you move to the query?
     """
     return look(query, latent.unsqueeze(1) @ key_up.mT, latent.unsqueeze(1) @ value_up.mT)
 
 
 latent.fault(
     "divided by the root of the latent's size",
-    """You divide by the root of the size of the latent vector. The score is still the product of a
-    query and a key with E entries, computed in another order.""",
+    """You divide by the root of r. The score is still a product of a query and a key with E
+    elements.""",
     but=("memory",),
     scale=lambda query, latent, up: latent.shape[-1] ** 0.5,
 )
 latent.fault(
     "divided by the root of the value's size",
-    """You divide by the root of the number of entries of a value. The score is a product of a
-    query and a key.""",
+    "You divide by the root of `E_v`. The score is a product of a query and a key with E elements.",
     but=("memory",),
     scale=lambda query, latent, up: up.shape[-2] ** 0.5,
 )
 latent.fault(
     "no scale",
-    """You compare by the plain product. The division by the root of the number of entries of a
-    query stays.""",
+    "You do not scale the scores. Divide them by the root of E.",
     but=("memory",),
     scale=lambda query, latent, up: 1.0,
 )
 latent.fault(
     "the root is missing",
-    """You divide by the number of entries of a query itself. Its root is asked for.""",
+    "You divide by E itself. The formula has the root of E.",
     but=("memory",),
     scale=lambda query, latent, up: query.shape[-1],
 )
 latent.fault(
     "the latent vectors are the values",
-    """You return the sum of the latent vectors. They still have to become values, by the matrix of
-    each head.""",
+    "You return the weighted sum of the latent vectors. Multiply it by `value_up` of each head.",
     but=("memory",),
     up=lambda mixed, up: mixed,
 )
 latent.fault(
-    "values made by the keys' matrix",
-    """You bring the sum up with the matrix that makes keys. Keys and values come from the same
-    vector, by two matrices.""",
+    "values made with `key_up`",
+    "You use `key_up` for the values as well. Values are made with `value_up`.",
     but=("memory",),
     matrices=lambda k, v: (k, k),
 )
 latent.fault(
     "keys and values exchanged",
-    """You use the matrix of the values for the scores and that of the keys for the result.""",
+    "You use `value_up` for the scores and `key_up` for the result. Exchange them.",
     but=("memory",),
     matrices=lambda k, v: (v, k),
 )
 latent.fault(
     "one head's matrices for all",
-    """All heads use the matrices of head 0. The latent vector is shared, the way up is not: each
-    head has its own.""",
+    """All heads use the matrices of head 0. The heads share the latent vector, but each has its own
+    matrices.""",
     fails=("values", "gradient"),
     matrices=lambda k, v: (k[:1], v[:1]),
 )
 latent.fault(
     "softmax over the queries",
-    """Your softmax runs over the queries. Check along which axis the weights sum to one.""",
+    "Your softmax runs over the queries. The weights of one query sum to one over the keys.",
     but=("memory",),
     weigh=lambda scores: scores.softmax(-2),
 )
 latent.fault(
     "softmax over the heads",
-    """Your softmax runs over the heads, so that these compete for each token. It runs over the
-    tokens.""",
+    "Your softmax runs over the heads. It must run over the tokens.",
     but=("memory",),
     weigh=lambda scores: scores.softmax(1),
 )
 latent.fault(
     "no softmax",
-    """You mix by the scores themselves. Weights come out of a softmax.""",
+    "You use the scores as weights. A softmax is missing.",
     but=("memory",),
     weigh=lambda scores: scores,
 )
@@ -956,7 +905,6 @@ def accepting(
     bonus=lambda target, draft: target[-1],
     add=lambda refused: not refused,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     written, refused = [], False
     for i, word in enumerate(words.tolist()):
         if take(chance(uniforms, i), float(target[i, word]), float(draft[i, word])):
@@ -992,153 +940,144 @@ def accept_calls(draw):
 
 
 accept.fault(
-    "only what the target likes better",
-    """You accept a word only if the target gives it at least the draft's probability. The others
-    must have a chance too, the ratio; otherwise they come too rarely.""",
+    "only where p is at least q",
+    "You accept a token only if p is at least q. Otherwise accept it with probability p/q.",
     fails=("accepted",),
     take=lambda u, p, q: p >= q,
 )
 accept.fault(
-    "the ratio turned round",
-    """You divide the draft's probability by the target's. Words that the draft likes too much
-    would always stay, and those that it likes too little would go.""",
+    "the ratio inverted",
+    "You accept by the ratio q/p. The formula has p/q.",
     take=lambda u, p, q: u * p < q,
 )
 accept.fault(
     "accepted by the target alone",
-    """You accept with the probability that the target gives to the word. The draft has made it
-    come with probability q already; dividing by it is what corrects that.""",
+    "You accept with probability p. The formula divides p by q.",
     take=lambda u, p, q: u < p,
 )
 accept.fault(
     "accepted above the ratio",
-    """You accept where the random number exceeds the ratio. A large ratio should make acceptance
-    likely.""",
+    "You accept when the random number exceeds the ratio. Accept when it is smaller.",
     take=lambda u, p, q: u * q > p,
 )
 accept.fault(
     "accepted when the ratio is met",
-    """You accept a random number that equals the ratio. It has to be smaller; with a probability
-    of 0 in the target a word could otherwise stay.""",
+    """You accept when the random number equals the ratio. It must be smaller, so that a token with
+    p = 0 is never accepted.""",
     fails=("refused",),
     take=lambda u, p, q: u * q <= p,
 )
 accept.fault(
     "everything is accepted",
-    """You keep whatever the draft has written. That is sampling from the draft: fast, and another
-    distribution.""",
+    """You accept every token of the draft, so you sample from the draft. Compare the random number
+    with the ratio.""",
     but=("accepted",),
     take=lambda u, p, q: True,
 )
 accept.fault(
     "one random number for all",
-    """You use the first random number for every word. Each decision has one of its own.""",
+    "You use the first random number for every token. Each decision has its own.",
     fails=("accepted",),
     chance=lambda uniforms, i: float(uniforms[0]),
 )
 accept.fault(
-    "the refused word's random number again",
-    """You draw the word in place of a refused one by the random number that refused it, which is
-    large by then. Both draws use the last one.""",
+    "the random number of the refusal used again",
+    """You draw the replacement with the random number that refused the token. Both draws use the
+    last random number.""",
     fails=("refused",),
     luck=lambda uniforms, i: float(uniforms[i]),
 )
 accept.fault(
     "redrawn from the target",
-    """After a refusal you draw from the whole target. Words that the draft proposes often have had
-    their share by then and would come too often. What is still owed to each word?""",
+    """After a refusal you draw from p, so tokens that the draft proposes occur too often. See the
+    formula.""",
     but=("accepted",),
     left=lambda target, draft, i: target[i],
 )
 accept.fault(
     "redrawn from the draft",
-    """After a refusal you draw from the draft, the model that has just been corrected. Draw from
-    what the target has more than the draft.""",
+    "After a refusal you draw from q. Draw from the positive part of p - q.",
     but=("accepted",),
     left=lambda target, draft, i: draft[i],
 )
 accept.fault(
-    "what the draft has more",
-    """After a refusal you draw from what the draft has more than the target. It is the other way
-    round that something is owed.""",
+    "q - p instead of p - q",
+    "After a refusal you draw from the positive part of q - p. The formula has p - q.",
     but=("accepted",),
     left=lambda target, draft, i: (draft[i] - target[i]).clamp(min=0),
 )
 accept.fault(
     "the row after the refusal",
-    """After a refusal you draw from the next row of the target. The word in place of the refused
-    one belongs to its own row.""",
+    """After a refusal you draw from the next row of the target. The replacement belongs to the row
+    of the refused token.""",
     but=("accepted",),
     left=lambda target, draft, i: target[i + 1],
 )
 accept.fault(
-    "what is left is not scaled to one",
-    """You draw from the positive part of the difference as it is. It sums to less than one, so
-    that large random numbers all fall on the last word. Divide by the sum first.""",
+    "p - q is not normalised",
+    "You draw from the positive part of p - q without normalising it. Divide by its sum first.",
     fails=("refused",),
     scale=lambda rest: rest,
 )
 accept.fault(
-    "what is left goes through a softmax",
-    """You scale what is left by a softmax. Words to which nothing is owed would get a share: the
-    exponential of 0 is 1. Divide by the sum.""",
+    "a softmax of p - q",
+    """You apply a softmax to the positive part of p - q, so tokens with 0 can be drawn. Divide by
+    the sum.""",
     but=("accepted",),
     scale=lambda rest: rest.softmax(-1),
 )
 accept.fault(
-    "the likeliest of what is left",
-    """After the drafts you take the likeliest word. Draw it: the result must have the target's
-    distribution, not its favourite.""",
+    "the most likely instead of a draw",
+    "You take the most likely token after the accepted ones. Draw it with the last random number.",
     but=("by_hand",),
     walk=lambda rest, u: int(rest.argmax()),
 )
 accept.fault(
     "a sum that is reached",
-    """You stop where the sum reaches the random number; it has to exceed it. With a random number
-    of 0 a word of probability 0 could be drawn.""",
+    """You stop where the sum reaches the random number. It must exceed it, so that a token of
+    probability 0 is never drawn.""",
     fails=("refused",),
     walk=lambda rest, u: drawn(rest, u, torch.lt),
 )
 accept.fault(
-    "on after a refusal",
-    """You go on with the next drafted word after a refusal. It was written for another beginning
-    of the text; everything after a refusal must go.""",
+    "continued after a refusal",
+    """You go on with the next draft token after a refusal. Discard all draft tokens after a
+    refusal.""",
     but=("accepted",),
     refuse=lambda word, other: ([other], False),
     add=lambda refused: True,
 )
 accept.fault(
-    "the refused word is left out",
-    """You leave a refused word out and go on with the next one. Another word is drawn in its
-    place, and everything after it must go.""",
+    "the refused token is skipped",
+    """You skip a refused token and go on with the next one. Draw a replacement, and discard the
+    rest.""",
     but=("accepted",),
     refuse=lambda word, other: ([], False),
     add=lambda refused: True,
 )
 accept.fault(
-    "the refused word stays",
-    """You write the refused word and then the one that is drawn for it. It stands *in place* of
-    the refused one.""",
+    "the refused token is kept",
+    "You keep the refused token and append its replacement. Return only the replacement.",
     but=("accepted",),
     refuse=lambda word, other: ([word, other], True),
 )
 accept.fault(
-    "nothing in place of the refused word",
-    """You stop at a refusal and draw nothing. The target's run has paid for a word there.""",
+    "no replacement for the refused token",
+    "You stop at a refusal without drawing. Draw a replacement from the positive part of p - q.",
     but=("accepted",),
     refuse=lambda word, other: ([], True),
 )
 accept.fault(
-    "one more word after a refusal",
-    """After the word in place of the refused one you draw another from the last row. It was
-    computed for a text that was thrown away.""",
+    "one more token after a refusal",
+    """After the replacement you draw one more token from the last row. That row applies only if all
+    tokens are accepted.""",
     but=("accepted",),
     add=lambda refused: True,
 )
 accept.fault(
-    "no word of the target's own",
-    """When all words are accepted you return them and nothing more. The target's run has paid for
-    one word more: the last row is there for it.""",
+    "no extra token from the target",
+    """When all tokens are accepted you return only them. Draw one more from the last row of
+    `target`.""",
     fails=("accepted",),
     add=lambda refused: False,
 )
@@ -1195,8 +1134,8 @@ def fixed_calls(draw):
 
 fixed.fault(
     "both faults are still there",
-    """This is the broken code as it stands. Feed it three tokens at once and then one by one, and
-    compare: which numbers of a new token do not know how long the text is already?""",
+    """This is the broken code. Feed it three tokens at once, then one by one: which numbers ignore
+    the length of the cache?""",
     but=("prompt",),
     asked=from_zero,
     kept=from_zero,
@@ -1204,77 +1143,72 @@ fixed.fault(
 )
 fixed.fault(
     "the position still starts at 0",
-    """The mask is right now. But each new token is turned as if it were the first of the text, so
-    that every distance to the cached keys is wrong.""",
+    "The mask is now right. You still rotate new tokens as if the text began with them.",
     but=("prompt",),
     asked=from_zero,
     kept=from_zero,
 )
 fixed.fault(
     "the position of the query still starts at 0",
-    """Your new keys are turned to their places, your queries as if they were the first of the
-    text. Both stand at the same place.""",
+    """You rotate new keys to the right positions, but queries as if the text began with them. Both
+    have the same positions.""",
     but=("prompt",),
     asked=from_zero,
 )
 fixed.fault(
     "the position of the key still starts at 0",
-    """Your queries are turned to their places, your new keys as if they were the first of the
-    text. Both stand at the same place.""",
+    """You rotate queries to the right positions, but new keys as if the text began with them. Both
+    have the same positions.""",
     but=("prompt",),
     kept=from_zero,
 )
 fixed.fault(
     "one position too far",
-    """Your new tokens stand one place too far on: with T tokens in the cache, at the positions 0
-    to T - 1, the next one stands at T.""",
+    """Your positions are one too large. With T cached tokens at positions 0 to T - 1, the next
+    token is at T.""",
     asked=too_far,
     kept=too_far,
 )
 fixed.fault(
     "the mask still counts from the top left",
-    """The positions are right now. But a new token sees the first keys of the text only; write the
-    mask down for four cached keys and one new token.""",
+    """The positions are now right. Your mask still aligns the first new token with the first key:
+    write it down for four cached keys and one new token.""",
     but=("prompt",),
     shift=lambda past, new: 0,
 )
 fixed.fault(
     "the mask is gone",
-    """You took the mask out. With one new token nothing is lost; with several the first sees the
-    last.""",
+    "You removed the mask. With several new tokens the first then attends to the last.",
     but=("one",),
     shift=lambda past, new: past + new,
 )
 fixed.fault(
     "no mask with a cache",
-    """You mask the prompt, and nothing as soon as there is a cache. Several new tokens may come
-    with one.""",
+    "You mask the prompt, but not new tokens after a cache. Several may arrive at once.",
     fails=("several",),
     shift=lambda past, new: past + new if past else 0,
 )
 fixed.fault(
     "itself excluded",
-    """A new token does not see itself any more. Its own key and value belong to the look.""",
+    "Your new token no longer attends to itself. Check the diagonal of your mask.",
     shift=lambda past, new: past - 1,
 )
 fixed.fault(
     "one step too far",
-    """Each new token sees one that comes after it. Check the diagonal of your mask.""",
+    "Each new token attends to one later token. Check the diagonal of your mask.",
     but=("one",),
     shift=lambda past, new: past + 1,
 )
 fixed.fault(
-    "cached keys are turned again",
-    """You turn the whole list of keys. Those of the cache have been turned already, and each step
-    turns them further.""",
+    "cached keys are rotated again",
+    "You rotate all keys. The cached ones are already rotated.",
     but=("prompt",),
     turn=lambda keys, old, new: apply_rope(torch.cat([old, new]), torch.arange(len(keys))),
 )
 
 fixed.fault(
-    "the values are turned as well",
-    """You turn the values, too. Positions matter for the comparison; what is handed over stays as
-    it is.""",
+    "the values are rotated as well",
+    "You rotate the values, too. RoPE rotates only queries and keys.",
     hand=apply_rope,
 )
 
@@ -1313,33 +1247,29 @@ def some_parts():
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test says True whatever it is given, so that no wrong answer is caught. Call the
-    candidate and compare what comes back with numbers of your own.
+    """Your test always returns True. Call the candidate and compare its result with your own
+    numbers.
     """
     return True
 
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test says False even for a right answer. Look at whether you leave room for rounding, and
-    at what you return in the end.
-    """
+    """Your test returns False even for a right answer. Check your tolerance and your return value."""
     return False
 
 
-@checks("only the shape is looked at")
+@checks("only the shape is compared")
 def check_shape(candidate):
-    """You compare shapes and no value. A cache that is never read has the right shape at every
-    step.
-    """
+    """You compare only shapes. A cache that is never read has the right shape at every step."""
     parts = some_parts()
     return in_parts(candidate, parts, (5,)).shape == parts[2].shape
 
 
 @checks("never a second call", fails=("plain", "mutants"))
 def check_prompt_only(candidate):
-    """You call the candidate once, without a cache. Everything that can go wrong with a cache goes
-    wrong at the second call.
+    """You call the candidate once, without a cache. Faults of the cache show only at the second
+    call.
     """
     parts = some_parts()
     got = in_parts(candidate, parts, (5,))
@@ -1348,8 +1278,8 @@ def check_prompt_only(candidate):
 
 @checks("compared with itself only", fails=("plain", "mutants"))
 def check_itself(candidate):
-    """You compare the candidate's answer in one piece with its answer token by token. A wrong one can
-    agree with itself: always 0, or every key unscaled. Have a number of your own as well.
+    """You compare the candidate only with itself, all at once and token by token. A wrong one can
+    agree with itself: compare with your own numbers, too.
     """
     try:
         parts = some_parts()
@@ -1361,9 +1291,7 @@ def check_itself(candidate):
 
 @checks("one new token at a time", fails=("mutants",))
 def check_singly(candidate):
-    """You feed one token at a time and never several to a cache. A mask among the new tokens is
-    needed only there, and in the prompt.
-    """
+    """You feed one token at a time. The mask among new tokens matters only when there are several."""
     try:
         parts = some_parts()
         got = in_parts(candidate, parts, (1,) * 5)
@@ -1405,7 +1333,6 @@ def writing(
     deal=lambda x, heads: x.unflatten(-1, (heads, -1)).transpose(0, 1)[None],
     finish=lambda written, prompt: written,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     heads = parameters["num_heads"]
     caches = [None] * len(parameters["blocks"])
     text, past, rows = prompt.tolist(), 0, []
@@ -1452,115 +1379,111 @@ def generate_calls(draw):
 
 whole.fault(
     "everything is computed again",
-    """Your words are right, but for each of them the whole text goes through the blocks again.
-    With the caches only the newest word has to.""",
+    """Your tokens are right, but each step recomputes the whole text. With the caches, only the new
+    token passes through the blocks.""",
     fails=("text",),
     feed=lambda text, past: text,
 )
 whole.fault(
-    "the position starts at 0 with every word",
-    """From the second word on each new token is turned as if it were the first of the text. Its
+    "the position starts at 0 with every token",
+    """From the second step on you rotate each token as if it were the first of the text. Its
     position is the number of tokens before it.""",
     fails=("text",),
     places=lambda past, new: torch.arange(new),
 )
 whole.fault(
     "no norm before the parts",
-    """You feed attention and the feed-forward part with the vectors as they are. Each of them
-    reads what the norm makes of its input.""",
+    """You apply no norm inside the blocks. Attention and the feed-forward part each read
+    `normed(x)`.""",
     before=lambda x: x,
     ahead=lambda x, y: x,
 )
 whole.fault(
     "no norm before the attention",
-    """You feed the attention with the vectors as they are. It reads what the norm makes of
-    them.""",
+    "Your attention reads the vectors without a norm. It should read `normed(x)`.",
     before=lambda x: x,
 )
 whole.fault(
     "no norm before the feed-forward part",
-    """You feed the feed-forward part with the vectors as they are. It reads what the norm makes of
-    them.""",
+    "Your feed-forward part reads the vectors without a norm. It should read `normed(x)`.",
     ahead=lambda x, y: x,
 )
 whole.fault(
     "no norm before the logits",
-    """You make logits of the last block's output as it is. Its size has grown from block to block;
-    one more norm stands before the output table.""",
+    """You compute the logits from the last block's output without a norm. Apply `normed` before the
+    output table.""",
     last=lambda x: x,
 )
 whole.fault(
     "the feed-forward part reads what the attention read",
-    """Your feed-forward part reads the input of the attention once more. It should read the norm of
-    what the attention has left.""",
+    """Your feed-forward part reads the input of the attention. It should read the norm of the
+    updated vectors.""",
     ahead=lambda x, y: y,
 )
 whole.fault(
-    "what attention found replaces the input",
-    """You replace the vectors by what attention found. A block adds to its input: whoever finds
-    nothing useful must be able to stay as it was.""",
+    "the attention replaces its input",
+    "You replace the vectors by the output of attention. A block adds it to its input.",
     first=lambda x, y: y,
 )
 whole.fault(
     "the feed-forward part replaces its input",
-    """You replace the vectors by what the feed-forward part returns. A block adds to its input.""",
+    "You replace the vectors by the output of the feed-forward part. A block adds it to its input.",
     second=lambda x, y: y,
 )
 whole.fault(
     "no SiLU",
-    """You multiply `gate` and `up` as they are. The SiLU acts on the product with `gate` first.""",
+    """You multiply the products with `gate` and `up` directly. Apply the SiLU to the product with
+    `gate` first.""",
     bend=lambda gate, up: gate * up,
 )
 whole.fault(
-    "gate and up change places",
-    """Your SiLU acts on the product with `up`. It should act on that with `gate`.""",
+    "gate and up exchanged",
+    "You apply the SiLU to the product with `up`. Apply it to the product with `gate`.",
     bend=lambda gate, up: gate * torch.nn.functional.silu(up),
 )
 whole.fault(
     "the logits are made with the embedding",
-    """You make the logits with the embedding. This model has another table for its output.""",
+    "You compute the logits with the embedding. This model has a separate `output_table`.",
     table="embedding",
 )
 whole.fault(
     "the logits of the first token",
-    """You take the logits of the first of the new tokens. The next word follows the last one of
-    the prompt; after the prompt there is only one, so that nothing is noticed later.""",
+    "You use the logits of the first new token. The next token follows the last one of the prompt.",
     which=lambda x: x[0],
 )
 whole.fault(
-    "nothing is turned",
-    """You never call `rotate`. Without it the model does not know where a word stands.""",
+    "nothing is rotated",
+    "You never call `rotate`. Queries and keys need their positions.",
     turn=lambda q, k, v, places: (q, k, v),
 )
 whole.fault(
-    "only the keys are turned",
-    """Your queries are not turned. A distance shows only where both are.""",
+    "only the keys are rotated",
+    "You do not rotate the queries. Rotate queries and keys.",
     turn=lambda q, k, v, places: (q, apply_rope(k, places), v),
 )
 whole.fault(
-    "only the queries are turned",
-    """Your keys are not turned. A distance shows only where both are.""",
+    "only the queries are rotated",
+    "You do not rotate the keys. Rotate queries and keys.",
     turn=lambda q, k, v, places: (apply_rope(q, places), k, v),
 )
 whole.fault(
-    "the heads take their entries in turn",
-    """You deal the entries out to the heads in turn. Head `h` has the entries `h * E` to
-    `(h + 1) * E - 1`, side by side.""",
+    "the heads take their elements in turn",
+    """You deal the elements out to the heads in turn. Head `h` has the adjacent elements `h * E` to
+    `(h + 1) * E - 1`.""",
     deal=lambda x, heads: x.unflatten(-1, (-1, heads)).permute(2, 0, 1)[None],
 )
 whole.fault(
-    "the values are turned as well",
-    """You turn the values, too. Positions matter for the comparison; what is handed over stays as
-    it is.""",
+    "the values are rotated as well",
+    "You rotate the values, too. RoPE rotates only queries and keys.",
     turn=lambda q, k, v, places: turned(q, k, apply_rope(v, places), places),
 )
 whole.fault(
     "one cache for all blocks",
-    """Your blocks share one cache. Each block has keys and values of its own.""",
+    "Your blocks share one cache. Each block has its own keys and values.",
     slot=lambda i: 0,
 )
 whole.fault(
     "the prompt is returned as well",
-    """Your ids start with the prompt. Asked are the words that were written.""",
+    "Your result starts with the prompt. Return only the new tokens.",
     finish=lambda written, prompt: torch.cat([prompt, written]),
 )

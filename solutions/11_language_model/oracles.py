@@ -85,7 +85,7 @@ def right_step(x, weight_query, weight_key, weight_value, cache_key, cache_value
 
 
 def right_generate(parameters, prompt, uniforms, attention, choose):
-    # everything anew for each word, without a cache
+    # recompute everything for each token, without a cache
     table, heads = parameters["embedding"], parameters["num_heads"]
     text, rows = list(prompt), []
     for uniform in uniforms:

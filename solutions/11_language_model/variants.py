@@ -8,7 +8,7 @@ from attn_course.probes import variant
 
 
 def apply_rope(x, positions, base=10000.0):
-    """RoPE of neighbouring entries, as the head of the set has it."""
+    """RoPE of adjacent pairs, as at the top of the exercises."""
     pairs = torch.arange(0, x.shape[-1], 2, dtype=torch.float64)
     angles = (positions[:, None] * base ** (-pairs / x.shape[-1])).to(x.dtype)
     one, other = x[..., 0::2], x[..., 1::2]

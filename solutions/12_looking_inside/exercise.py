@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Exercises: looking inside
 #
-# You write the instruments of the chapter: three scores that describe what a head looks at, two ways of changing what a head hands on, and two measures of what a change or a part is worth.
+# You write the instruments of the chapter: three scores that describe attention, two interventions on the output of a head, and two measures of the effect of an intervention or a part.
 #
-# Shapes: `B` texts, `H` heads, `L` positions, `E` entries of what a head finds, `D` of the residual stream, `V` words.
-# `weights[h, i, j]` is what position `i` gives to position `j` in head `h`; each row sums to one.
+# Shapes: `B` texts, `H` heads, `L` positions, `E` the width of a head's output, `D` of the residual stream, `V` tokens in the vocabulary.
+# `weights[h, i, j]` is the weight of position `j` for position `i` in head `h`; each row sums to one.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
@@ -29,23 +29,23 @@ def causal_weights(scores):
 THREE = torch.tensor([[[1.0, 0.0, 0.0], [0.75, 0.25, 0.0], [0.25, 0.5, 0.25]]])
 
 # %% [markdown]
-# ## 1. What followed it last time
+# ## 1. Induction score
 #
-# An induction head looks at the position *after* an earlier copy of the present token.
-# `induction_score(weights, tokens)` is its mean weight there (Olsson and others 2022 call it prefix matching):
+# An induction head attends to the position *after* an earlier copy of the current token.
+# `induction_score(weights, tokens)` is the mean weight on that position (Olsson and others 2022 call it prefix matching):
 #
-# $$\frac{1}{|I|}\sum_{i \in I}\;\sum_{j \le i\,:\; t_{j-1} = t_i} A_{ij}, \qquad I = \{ i : t_i \text{ has stood before}\} .$$
+# $$\frac{1}{|I|}\sum_{i \in I}\;\sum_{j \le i\,:\; t_{j-1} = t_i} A_{ij}, \qquad I = \{ i : t_i \text{ occurred before}\} .$$
 #
-# - `weights` is `(H, L, L)`, `tokens` is `(L,)` with whole numbers; the result is `(H,)`.
-# - A token may have stood before more than once: then the weights after *all* earlier copies count.
-# - The mean runs over the positions in $I$ only. If no token comes twice, the score is 0.
-# - `weights` need not be causal; what stands later than $i$ never counts.
+# - `weights` is `(H, L, L)`, `tokens` is `(L,)`, integers; the result is `(H,)`.
+# - If a token occurred several times before, the weights after *all* earlier copies count.
+# - The mean runs only over the positions in $I$. If no token occurs twice, the score is 0.
+# - `weights` need not be causal; positions after $i$ never count.
 #
-# By hand: tokens `[5, 7, 5]` with the table `[[1, 0, 0], [0.75, 0.25, 0], [0.25, 0.5, 0.25]]`. Only position 2 holds a token that has stood before, at 0; after it stands position 1, which gets 0.5. The score is 0.5.
+# By hand: tokens `[5, 7, 5]` with the weights `[[1, 0, 0], [0.75, 0.25, 0], [0.25, 0.5, 0.25]]`. Only the token at position 2 occurred before, at 0. The position after that copy is 1, which gets 0.5. The score is 0.5.
 #
 # <details><summary>Hint</summary>
 #
-# `tokens[:, None] == tokens[None, :]` says which pairs are equal. Keep the pairs with the copy earlier, then move every mark one column to the right.
+# `tokens[:, None] == tokens[None, :]` marks equal pairs. Keep the pairs whose copy is earlier, then shift every mark one column to the right.
 #
 # </details>
 
@@ -67,7 +67,7 @@ probe = probes(induction_score=induction_score)
 probe.gives(torch.tensor([0.5]), THREE, torch.tensor([5, 7, 5]))
 
 # %% nbgrader={"grade_id": "induction_score-texts", "grade": true, "points": 3}
-# Several heads, tokens that come back once or more often.
+# Several heads, tokens that occur twice or more.
 probe = probes(induction_score=induction_score)
 told_again = torch.tensor([4, 1, 3, 4, 1, 3])
 probe.equals(causal_weights(torch.arange(72.0).view(2, 6, 6).sin()), told_again)
@@ -76,7 +76,7 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "induction_score-no_repeat", "grade": true, "points": 1}
-# No token comes twice.
+# No token occurs twice.
 probe = probes(induction_score=induction_score)
 probe.gives(torch.tensor([0.0]), THREE, torch.tensor([5, 7, 6]))
 
@@ -92,12 +92,12 @@ probe.gradient(causal_weights(probe.normal(2, 5, 5)), again)
 # %% [markdown]
 # ## 2. Rollout
 #
-# `attention_rollout(weights, residual=0.5)` multiplies the layers, each mixed with the identity (Abnar and Zuidema 2020):
+# `attention_rollout(weights, residual=0.5)` multiplies the weights of the layers, each mixed with the identity (Abnar and Zuidema 2020):
 #
 # $$R = \tilde A_N \cdots \tilde A_2\, \tilde A_1, \qquad \tilde A_n = (1 - r)\,\frac1H\sum_h A_{nh} + r\,I .$$
 #
-# - `weights` is `(N, H, L, L)`, the first layer first; the result is `(L, L)`: rows are outputs, columns inputs.
-# - $r$ is `residual`, the share that goes round the attention.
+# - `weights` is `(N, H, L, L)`, first layer first; the result is `(L, L)`, outputs by inputs.
+# - $r$ is `residual`, the share of the residual connection.
 #
 # By hand: one layer, one head, weights `[[1, 0], [0.5, 0.5]]` and $r = 0.5$ give `[[1, 0], [0.25, 0.75]]`; the same layer twice gives `[[1, 0], [0.4375, 0.5625]]`.
 
@@ -138,16 +138,16 @@ probe.equals(probe.normal(3, 2, 4, 4).softmax(-1), residual=0.9)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3. Take heads out
+# ## 3. Ablate heads
 #
-# `ablate_heads(found, heads, how)` returns what the heads found, some of them replaced.
+# `ablate_heads(found, heads, how)` returns the outputs of the heads with some of them replaced.
 #
-# - `found` is `(B, H, L, E)`: before the heads are joined. `heads` is a list of numbers of heads, maybe empty.
-# - `how = "zero"`: these heads find zeros. `how = "mean"`: at every position of every text they find their own mean over all texts and positions, a vector of `E` numbers.
-# - All other heads stay as they are. `found` is not changed.
-# - Gradients: a head that is set to zero passes none back; one that is set to its mean does.
+# - `found` is `(B, H, L, E)`, the outputs before the heads are joined. `heads` is a list of head indices, possibly empty.
+# - `how = "zero"` sets these heads to zero. `how = "mean"` sets them, at every position of every text, to their own mean over all texts and positions, a vector of `E` numbers.
+# - All other heads keep their outputs. `found` is not changed.
+# - A head that is set to zero passes no gradient back; one that is set to its mean does.
 #
-# By hand, one text, one head, two positions, one entry: `found = [2, 4]` becomes `[0, 0]` or `[3, 3]`.
+# By hand, one text, one head, two positions, $E = 1$: `found = [2, 4]` becomes `[0, 0]` or `[3, 3]`.
 
 
 # %% nbgrader={"grade_id": "ablate_heads", "solution": true}
@@ -161,13 +161,13 @@ def ablate_heads(found, heads, how):
 
 
 # %% nbgrader={"grade_id": "ablate_heads-by_hand", "grade": true, "points": 1}
-# Two positions, one entry.
+# Two positions, E = 1.
 probe = probes(ablate_heads=ablate_heads)
 probe.gives(torch.tensor([[[[0.0], [0.0]]]]), torch.tensor([[[[2.0], [4.0]]]]), [0], "zero")
 probe.gives(torch.tensor([[[[3.0], [3.0]]]]), torch.tensor([[[[2.0], [4.0]]]]), [0], "mean")
 
 # %% nbgrader={"grade_id": "ablate_heads-zero", "grade": true, "points": 1}
-# Two of three heads find zeros.
+# Two of three heads set to zero.
 probe = probes(ablate_heads=ablate_heads)
 probe.equals(torch.arange(24.0).view(2, 3, 2, 2), [0, 2], "zero")
 probe.equals(torch.arange(24.0).view(2, 3, 2, 2), [], "zero")
@@ -176,7 +176,7 @@ probe.equals(probe.normal(3, 3, 3, 3), [1], "zero")
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "ablate_heads-mean", "grade": true, "points": 2}
-# Two of three heads find their mean.
+# Two of three heads set to their mean.
 probe = probes(ablate_heads=ablate_heads)
 probe.equals(torch.arange(24.0).view(2, 3, 2, 2), [0, 2], "mean")
 ### BEGIN HIDDEN TESTS
@@ -185,7 +185,7 @@ probe.equals(probe.normal(5, 4, 3, 2, dtype=torch.float64), [3, 0], "mean")
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "ablate_heads-gradient", "grade": true, "points": 1}
-# What passes a gradient back.
+# Which heads pass a gradient back.
 probe = probes(ablate_heads=ablate_heads)
 probe.gradient(torch.arange(24.0).view(2, 3, 2, 2), [1], "zero")
 probe.gradient(torch.arange(24.0).view(2, 3, 2, 2), [1], "mean")
@@ -193,7 +193,7 @@ probe.gradient(torch.arange(24.0).view(2, 3, 2, 2), [1], "mean")
 # %% [markdown]
 # ## Look
 #
-# Two heads made by hand, one that attends to the token before and one that attends to what followed an earlier copy: your score tells them apart. Below: the two layers rolled out.
+# Two heads made by hand: one attends to the previous token, one to the token after an earlier copy. Your score distinguishes them. Below: the rollout of the two layers.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -219,15 +219,15 @@ plt.show()
 # # More
 
 # %% [markdown]
-# ## 4. Sharp or even
+# ## 4. Relative entropy
 #
-# The entropy of chapter 05 says how evenly a row of weights is spread. Position 0 of a causal head has one key, position 1 has two, and so on, so that late rows may have more.
-# `relative_entropy(weights)` divides by what is possible:
+# The entropy of chapter 05 measures how evenly a row of weights is spread. Position $i$ of a causal head has $i + 1$ keys, so later rows can have a larger entropy.
+# `relative_entropy(weights)` divides by the largest possible entropy:
 #
 # $$\frac{1}{L-1}\sum_{i=1}^{L-1} \frac{-\sum_j A_{ij}\ln A_{ij}}{\ln(i+1)} .$$
 #
-# - `weights` is `(..., L, L)`, causal, $L \ge 2$; the result is `(...)`. Position 0, which has no choice, is left out.
-# - 1 means: every row is even; 0: every row has one key. A weight of exactly 0 adds 0, not NaN.
+# - `weights` is `(..., L, L)`, causal, $L \ge 2$; the result is `(...)`. Position 0, which has one key, is left out.
+# - 1 means that every row is even, 0 that every row attends to one key. A weight of exactly 0 adds 0, not NaN.
 #
 # By hand: `[[1, 0], [0.5, 0.5]]` gives $\ln 2/\ln 2 = 1$.
 
@@ -242,7 +242,7 @@ def relative_entropy(weights):
 
 
 # %% nbgrader={"grade_id": "relative_entropy-by_hand", "grade": true, "points": 1}
-# The example, and a head that always takes one key.
+# The example, and a head that always attends to one key.
 probe = probes(relative_entropy=relative_entropy)
 probe.gives(torch.tensor([1.0]), torch.tensor([[[1.0, 0.0], [0.5, 0.5]]]))
 probe.gives(torch.tensor([0.0]), torch.eye(3)[None])
@@ -258,12 +258,12 @@ probe.everywhere()
 # %% [markdown]
 # ## 5. Patch a head
 #
-# `patch_head(corrupted, clean, head, positions)` is the heart of activation patching: the corrupted run, in which one head hands on, at some positions, what it found in the clean run.
+# `patch_head(corrupted, clean, head, positions)` is the core of activation patching: it returns the corrupted run with the output of one head, at some positions, taken from the clean run.
 #
-# - `corrupted` and `clean` are `(B, H, L, E)`, `head` is a number, `positions` a list of numbers, maybe empty.
-# - Everything else is the corrupted run's. Neither argument is changed.
+# - `corrupted` and `clean` are `(B, H, L, E)`, `head` is an index, `positions` a list of indices, possibly empty.
+# - Everything else comes from the corrupted run. Neither argument is changed.
 #
-# By hand, one text, one head, two positions, one entry: `corrupted = [1, 2]`, `clean = [5, 6]`, position 1 gives `[1, 6]`.
+# By hand, one text, one head, two positions, $E = 1$: `corrupted = [1, 2]`, `clean = [5, 6]`, position 1 gives `[1, 6]`.
 
 
 # %% nbgrader={"grade_id": "patch_head", "solution": true}
@@ -276,7 +276,7 @@ def patch_head(corrupted, clean, head, positions):
 
 
 # %% nbgrader={"grade_id": "patch_head-by_hand", "grade": true, "points": 1}
-# Two positions, one entry.
+# Two positions, E = 1.
 probe = probes(patch_head=patch_head)
 probe.gives(
     torch.tensor([[[[1.0], [6.0]]]]),
@@ -295,18 +295,18 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### How much came back?
+# ### How much is recovered?
 #
-# A patch is judged by what it does to the answer.
-# For each text there is a word that is right in the clean run, and another one, `wrong`, that the corrupted run prefers. The **lead** is the logit of the right word less that of the wrong one, averaged over the texts.
-# `recovered(clean, corrupted, patched, right, wrong)` is the share of the lead that the patch brings back:
+# A patch is measured by its effect on the answer.
+# Each text has a right token and a `wrong` one, which the corrupted run prefers. The **lead** is the logit of the right token minus that of the wrong one, averaged over the texts.
+# `recovered(clean, corrupted, patched, right, wrong)` is the share of the lead that the patch recovers:
 #
 # $$\frac{\text{lead}_{\text{patched}} - \text{lead}_{\text{corrupted}}}{\text{lead}_{\text{clean}} - \text{lead}_{\text{corrupted}}} .$$
 #
-# - The first three are logits `(B, V)`, the last two numbers of words `(B,)`. The result is one number, a tensor without axes.
-# - 0: the patch did nothing. 1: as good as the clean run. It may be negative, or larger than 1.
+# - The first three are logits `(B, V)`, the last two are token ids `(B,)`. The result is a scalar tensor.
+# - 0 means that the patch has no effect, 1 that it restores the clean lead. The share may be negative or above 1.
 #
-# By hand, one text, right word 0, wrong word 1: `clean = [3, 1]`, `corrupted = [0, 2]`, `patched = [2, 1]` have leads of 2, −2 and 1, so $\frac{1 + 2}{2 + 2} = 0.75$ came back.
+# By hand, one text, right token 0, wrong token 1: `clean = [3, 1]`, `corrupted = [0, 2]`, `patched = [2, 1]` have leads of 2, −2 and 1, so $\frac{1 + 2}{2 + 2} = 0.75$ is recovered.
 
 
 # %% nbgrader={"grade_id": "recovered", "solution": true}
@@ -321,7 +321,7 @@ def recovered(clean, corrupted, patched, right, wrong):
 
 
 # %% nbgrader={"grade_id": "recovered-by_hand", "grade": true, "points": 1}
-# One text, two words.
+# One text, two tokens.
 probe = probes(recovered=recovered)
 probe.gives(
     torch.tensor(0.75),
@@ -333,7 +333,7 @@ probe.gives(
 )
 
 # %% nbgrader={"grade_id": "recovered-texts", "grade": true, "points": 2}
-# Several texts, each with its own words.
+# Several texts, each with its own pair of tokens.
 probe = probes(recovered=recovered)
 LOGITS = torch.tensor([[[3.0, 1.0, 0.0], [0.0, 1.0, 5.0]], [[0.0, 2.0, 4.0], [2.0, 1.0, 0.0]]])
 probe.equals(*LOGITS, LOGITS.mean(0), torch.tensor([0, 2]), torch.tensor([1, 0]))
@@ -343,18 +343,18 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 6. Who wrote the logit?
+# ## 6. Logit attribution
 #
-# The last vector of the residual stream is a sum of parts: the embedding and what each head and each feed-forward part added. A last layer norm without a shift and the output table make logits of it, and both are linear once the norm's divisor is fixed. So every part has its own share of a logit.
+# The last vector of the residual stream is a sum of parts: the embedding and what each head and each feed-forward part added. A final layer norm without bias and the output matrix turn it into logits. Both are linear once the norm's divisor is fixed, so each part contributes a share of each logit.
 #
 # `logit_attribution(parts, scale, unembedding, word)`, with $x = \sum_p x_p$:
 #
 # $$a_p = \frac{x_p - \bar x_p}{\sqrt{\operatorname{Var}[x] + 10^{-5}}} \odot w \cdot \Big(U_{t} - \frac1V \sum_v U_v\Big) .$$
 #
-# - `parts` is `(P, D)`, $w$ = `scale` is `(D,)`, $U$ = `unembedding` is `(V, D)`, $t$ = `word` a number. The result is `(P,)`.
-# - $\bar x_p$ is the mean of the entries of the part; the variance is that of the *sum*, divided by $D$. It is the same for all parts.
-# - The mean of the table is taken off because a softmax does not see what is added to all logits.
-# - The shares add up to the logit of the word less the mean of all logits.
+# - `parts` is `(P, D)`, $w$ = `scale` is `(D,)`, $U$ = `unembedding` is `(V, D)`, $t$ = `word` is a token id. The result is `(P,)`.
+# - $\bar x_p$ is the mean of the elements of part $p$. The variance is that of the *sum* $x$ (divisor $D$), the same for all parts.
+# - The mean row of $U$ is subtracted because a softmax ignores a constant added to all logits.
+# - The shares add up to the logit of the token minus the mean of all logits.
 #
 # <details><summary>Hint</summary>
 #
@@ -373,7 +373,7 @@ def logit_attribution(parts, scale, unembedding, word):
 
 
 # %% nbgrader={"grade_id": "logit_attribution-one_part", "grade": true, "points": 1}
-# A single part: its share is the whole logit, less the mean of all.
+# A single part: its share is the whole logit minus the mean of all logits.
 probe = probes(logit_attribution=logit_attribution)
 probe.equals(
     torch.tensor([[2.0, 0.0, 1.0]]),
@@ -396,10 +396,10 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 7. Repair: taking out a head
+# ## 7. Repair: ablating a head
 #
-# `broken_projection` should set what one head found to zero, join the heads and mix them as a block does: `found` is `(B, H, L, E)`, `weight` is `(D, H * E)` with the entries of head 0 first, `bias` is `(D,)`, the result is `(B, L, D)`.
-# It runs, and its shape is right. It has two faults. Find them, and write `fixed_projection`.
+# `broken_projection` should set the output of one head to zero, join the heads and project them: `found` is `(B, H, L, E)`, `weight` is `(D, H * E)` with the elements of head 0 first, `bias` is `(D,)`, the result is `(B, L, D)`.
+# It runs, and its shape is right, but it has two faults. Find them and write `fixed_projection`.
 
 
 # %% nbgrader={"grade_id": "broken_projection", "locked": true}
@@ -420,7 +420,7 @@ def fixed_projection(found, weight, bias, head):
 
 
 # %% nbgrader={"grade_id": "fixed_projection-one_position", "grade": true, "points": 1}
-# A text of one position: only one of the two faults shows.
+# A text of one position, which hides one of the two faults.
 probe = probes(fixed_projection=fixed_projection)
 probe.equals(
     torch.tensor([[[[1.0, 2.0]], [[3.0, 4.0]]]]),
@@ -444,11 +444,11 @@ probe.equals(probe.normal(2, 2, 2, 2), probe.normal(4, 4), probe.normal(4), 0)
 # %% [markdown]
 # ## 8. Write the test
 #
-# `check_induction(candidate)` takes another learner's `induction_score(weights, tokens)` (contract in exercise 1) and returns `True` if it is right, `False` if it is wrong.
+# `check_induction(candidate)` takes another learner's `induction_score(weights, tokens)` and returns `True` if it keeps the contract of exercise 1, `False` if not.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
-# Many wrong ones agree with the right one on a text that is told exactly twice. Choose texts on which they differ: a token three times, a token that follows itself, no token twice, weights that are not causal.
-# Leave room for rounding. A candidate may also raise an error: then it is wrong.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
+# Many wrong answers agree with the right one on a sequence that is repeated exactly once. Choose texts on which they differ: a token three times, a token twice in succession, no repeated token, weights that are not causal.
+# Allow for rounding. A candidate that raises an error is wrong.
 
 
 # %% nbgrader={"grade_id": "check_induction", "solution": true}
@@ -477,7 +477,7 @@ def check_induction(candidate):
 
 
 # %% nbgrader={"grade_id": "check_induction-plain", "grade": true, "points": 1}
-# A right one, and two that are plainly wrong.
+# A right answer, and two that are clearly wrong.
 probe = probes(check_induction=check_induction)
 probe.judges(
     right=[analysis.induction_score],
@@ -491,7 +491,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_induction-mutants", "grade": true, "points": 6}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong answers that are harder to detect. (Which ones is hidden.)
 probe = probes(check_induction=check_induction)
 probe.judges(
     right=[analysis.induction_score],
@@ -538,7 +538,7 @@ probe.judges(
     wrong={
         "the earlier copy itself": lambda w, t: scored(w, marked(t), repeats(t).clamp(min=1)),
         "divided by all positions": lambda w, t: scored(w, shifted(marked(t)), len(t)),
-        "NaN where nothing comes twice": lambda w, t: scored(w, shifted(marked(t)), repeats(t)),
+        "NaN where no token repeats": lambda w, t: scored(w, shifted(marked(t)), repeats(t)),
         "divided by the number of pairs": lambda w, t: scored(
             w, shifted(marked(t)), marked(t).sum().clamp(min=1)
         ),
@@ -555,25 +555,25 @@ probe.judges(
 # %% [markdown]
 # ## 9. Report
 #
-# Train the two-layer model of the chapter with a seed of your own, or take the explorer. In about 200 words, two points for each part:
+# Train the two-layer model of the chapter with your own seed, or use the explorer. Write about 200 words; each part earns two points.
 #
-# 1. Name the head that you take for the previous-token head and those that you take for induction heads, each by a score. Then say what the score does *not* show.
-# 2. Take each of them out, by zeros and by its mean. Do both agree? Where they do not, which one do you trust, and why?
-# 3. A colleague shows you a head with a sharp, striking map and says that it explains the answer. Which experiment do you ask for, and which result would make you agree?
+# 1. Identify the previous-token head and the induction heads, each by a score. Then state what the score does *not* show.
+# 2. Ablate each of them, by zeros and by its mean. Do both agree? Where they do not, which do you trust, and why?
+# 3. A colleague shows you a head with a sharp attention map and claims that it explains the answer. Which experiment do you ask for, and which result would convince you?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
-# 1. A head of layer 1 has the largest previous-token score, two heads of layer 2 the largest induction scores. The scores say where heads look on texts of this kind.
-# They do not show what is read there, nor whether anything later uses it, and on other texts the same head may look elsewhere.
-# 2. Without the previous-token head the accuracy falls to about that of a guess by either method; a single induction head is partly replaced by the other one.
-# Zeros take the head's constant share away as well, which the rest of the model has learned to count on; the mean keeps it and removes only what depends on the text. I trust the mean where the two differ, and say that it, too, is a state the model never saw.
-# 3. Patching: run the model on a corrupted text, put the head's output from the clean run in its place at the positions in question, and see how much of the lead of the right word comes back; with other heads as a control.
-# I agree if this head brings back most of it, heads with equally sharp maps do not, and taking it out destroys it.
+# 1. A head of layer 1 has the largest previous-token score, two heads of layer 2 the largest induction scores. The scores show where heads attend on texts of this kind.
+# They do not show what a head reads there or whether later layers use it. On other texts the same head may attend elsewhere.
+# 2. Without the previous-token head the accuracy falls to about chance by either method; the other induction head partly replaces a single ablated one.
+# Zeros also remove the head's constant part, on which the model relies; the mean keeps it and removes only what depends on the text. Where they differ I trust the mean, and note that the model never saw either state.
+# 3. Patching: run the model on a corrupted text, insert the head's output from the clean run at the positions in question, and measure how much of the lead is recovered, with other heads as a control.
+# I agree if this head recovers most of it, heads with equally sharp maps do not, and ablating this head destroys the answer.
 #
 # **Points**, one for each:
 #
 # - (1a) The heads, each by a score.
 # - (1b) What the score does not show.
-# - (2a) Both ways of taking out, with numbers.
+# - (2a) Both ablations, with numbers.
 # - (2b) Which to trust, and why.
-# - (3a) Patching or taking out, with other heads as a control.
-# - (3b) A result that would convince, named beforehand.
+# - (3a) Patching or ablation, with other heads as a control.
+# - (3b) A convincing result, named in advance.

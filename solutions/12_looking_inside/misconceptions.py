@@ -42,7 +42,6 @@ def score(
     count=repeats,
     finish=lambda score: score,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     copies = earlier(tokens)
     marks = pick(move(copies))
     return finish((weights * marks).sum((-2, -1)) / count(copies))
@@ -75,142 +74,133 @@ def induction_calls(draw):
 
 induction.fault(
     "the earlier copy itself",
-    """You count what goes to the earlier copy of the token. That is a head that looks for itself;
-    an induction head looks one place further on, at what followed the copy.""",
+    "You sum the weights on the earlier copy. An induction head attends to the position after it.",
     but=("no_repeat",),
     move=lambda marks: marks,
 )
 induction.fault(
-    "what stood before the earlier copy",
-    """You count what goes to the place *before* the earlier copy. Induction repeats what came
-    after it: move the marks the other way.""",
+    "the position before the earlier copy",
+    "You sum the weights on the position *before* the earlier copy. Shift the marks the other way.",
     but=("no_repeat",),
     move=lambda marks: torch.cat([marks[:, 1:], marks[:, :1] & False], dim=-1),
 )
 induction.fault(
-    "two places behind the copy",
-    """You move the marks two places. What followed the copy stands right behind it.""",
+    "two positions after the copy",
+    "You shift the marks by two positions. Shift them by one.",
     but=("no_repeat",),
     move=lambda marks: moved(marks, 2),
 )
 induction.fault(
-    "rows moved in place of columns",
-    """You move the marks down: each row gets those of the row above. Columns are the places that
-    are looked at.""",
+    "rows shifted instead of columns",
+    "You shift the marks down by one row. Shift them along the keys, the columns.",
     but=("no_repeat",),
     move=lambda marks: moved(marks.T).T,
 )
 induction.fault(
     "later copies count too",
-    """You also count what follows *later* copies of the token. In weights that are not causal
-    these places hold something, but nothing that comes later can be repeated.""",
+    """You also count positions after *later* copies of the token. Only earlier copies count, even
+    if the weights are not causal.""",
     fails=("texts", "gradient"),
     earlier=lambda tokens: alike(tokens) & ~torch.eye(len(tokens), dtype=torch.bool),
     count=lambda copies: repeats(copies.tril()),
 )
 induction.fault(
-    "later copies count too, and their positions",
-    """You also count what follows *later* copies of the token, and the positions that have only
-    such copies. Nothing that comes later can be repeated.""",
+    "later copies count too, also in the mean",
+    "You count later copies, both in the weights and in the mean. Only earlier copies count.",
     but=("no_repeat",),
     earlier=lambda tokens: alike(tokens) & ~torch.eye(len(tokens), dtype=torch.bool),
 )
 induction.fault(
     "only later copies",
-    """You count what follows *later* copies of the token: the triangle is the wrong one.""",
+    "You count positions after *later* copies: you keep the wrong triangle.",
     but=("no_repeat",),
     earlier=lambda tokens: alike(tokens).triu(1),
 )
 induction.fault(
     "the token counts as its own copy",
-    """You count a token as an earlier copy of itself, so that the place right behind it is marked
-    as well.""",
+    "You count a token as an earlier copy of itself. Exclude the diagonal before you shift.",
     fails=("texts", "gradient"),
     earlier=lambda tokens: alike(tokens).tril(),
     count=lambda copies: repeats(copies.tril(-1)),
 )
 induction.fault(
-    "the marks wrap round",
-    """Your marks are moved by a roll before the later ones are cut off: what falls out on the
-    right comes back in column 0. Nothing stands before the first token.""",
+    "the marks wrap around",
+    """You shift the marks with a roll, so marks from the last column reappear in column 0. No token
+    precedes the first one.""",
     earlier=alike,
     move=lambda marks: marks.roll(1, -1).tril(),
     count=lambda copies: repeats(copies.tril(-1)),
 )
 induction.fault(
-    "its own place is left out",
-    """You leave out the place of the token itself. A token that follows its own copy looks there
-    rightly: it stands right behind the copy.""",
+    "the token's own position is left out",
+    """You exclude the token's own position. If a token occurs twice in succession, that position
+    follows the copy and counts.""",
     fails=("texts", "gradient"),
     pick=lambda marks: marks.tril(-1),
 )
 induction.fault(
     "only the latest copy",
-    """You count only what followed the latest copy. A head that looks after an older copy does
-    induction as well: the weights after all of them count.""",
+    """You count only the position after the latest copy. The weights after all earlier copies
+    count.""",
     fails=("texts", "gradient"),
     pick=lambda marks: marks & (marks.flip(-1).cumsum(-1).flip(-1) == 1),
 )
 induction.fault(
     "only the first copy",
-    """You count only what followed the first copy. The weights after all earlier copies count
-    together.""",
+    "You count only the position after the first copy. The weights after all earlier copies count.",
     fails=("texts", "gradient"),
     pick=lambda marks: marks & (marks.cumsum(-1) == 1),
 )
 induction.fault(
     "the mean over the copies",
-    """You average over the copies of a token before you average over the positions. The weights
-    after all copies are added up.""",
+    "You average over the copies of a token. Add up the weights after all of them.",
     fails=("texts", "gradient"),
     pick=lambda marks: marks / marks.sum(-1, keepdim=True).clamp(min=1),
 )
 induction.fault(
     "divided by all positions",
-    """You divide by the number of positions in the text. Positions whose token is new cannot do
-    induction, and do not take part in the mean.""",
+    """You divide by the number of positions in the text. Only positions whose token occurred before
+    count.""",
     but=("no_repeat",),
     count=len,
 )
 induction.fault(
     "divided by all positions but the first",
-    """You divide by the number of positions less one. Only those whose token has stood before take
-    part in the mean.""",
+    """You divide by the number of positions minus one. Only positions whose token occurred before
+    count.""",
     but=("no_repeat",),
     count=lambda copies: len(copies) - 1,
 )
 induction.fault(
     "divided by the number of pairs",
-    """You divide by the number of pairs of equal tokens. A token that has stood three times before
-    is still one position: count positions, not pairs.""",
+    """You divide by the number of pairs of equal tokens. Count positions whose token occurred
+    before, not pairs.""",
     fails=("texts", "gradient"),
     count=lambda copies: copies.sum().clamp(min=1),
 )
 induction.fault(
     "divided by the number of different tokens",
-    """You divide by how many different tokens come back. Each *position* whose token has stood
-    before counts.""",
+    """You divide by the number of distinct repeated tokens. Count each *position* whose token
+    occurred before.""",
     fails=("texts", "gradient"),
     count=lambda copies: max(1, int((copies.any(0) & ~copies.any(1)).sum())),
 )
 induction.fault(
-    "NaN where nothing comes twice",
-    """In a text in which no token comes twice you divide 0 by 0. The score of such a text is said
-    to be 0.""",
+    "NaN where no token repeats",
+    "You divide 0 by 0 if no token occurs twice. The contract sets this score to 0.",
     fails=("texts", "no_repeat"),
     count=lambda copies: copies.any(-1).sum(),
 )
 induction.fault(
     "summed, not averaged",
-    """You add up the weights of all positions. A head would score higher on a longer text; divide
-    by the number of positions whose token has stood before.""",
+    """You sum the weights over all positions. Divide by the number of positions whose token
+    occurred before.""",
     fails=("texts", "gradient"),
     count=lambda copies: 1,
 )
 induction.fault(
     "one number for all heads",
-    """You average over the heads. The score is there to find *which* head does induction: one
-    number for each.""",
+    "You average over the heads. Return one score per head.",
     fails=("texts", "gradient"),
     finish=lambda score: score.mean(0, keepdim=True),
 )
@@ -218,8 +208,8 @@ induction.fault(
 
 @induction("rows and columns exchanged", but=("no_repeat",))
 def induction_transposed(weights, tokens):
-    """You take keys for queries: the marks are transposed against the weights. Row i asks, column j
-    answers, in the weights and in the marks.
+    """Your marks are transposed relative to the weights. Rows are queries and columns are keys in
+    both.
     """
     return score(weights.mT, tokens)
 
@@ -259,116 +249,105 @@ def entropy_calls(draw):
 
 
 entropy.fault(
-    "not divided by what is possible",
-    """You return the entropy itself. A late position has more keys and may have more of it,
-    whatever the head does: divide each row by the entropy of an even row of its length.""",
+    "not divided by the maximum",
+    "You return the entropy itself. Divide each row by the largest entropy that it can have.",
     most=lambda w: 1.0,
 )
 entropy.fault(
-    "divided by the longest row's",
-    """You divide every row by the same number. Position i of a causal head has i + 1 keys, so that
-    each row has a maximum of its own.""",
+    "divided by the maximum of the longest row",
+    """You divide every row by the maximum of the last row. Position i has i + 1 keys, so each row
+    has its own maximum.""",
     fails=("heads",),
     most=lambda w: possible(w)[-1],
 )
 entropy.fault(
     "divided by the number of keys",
-    """You divide by the number of keys. The entropy of an even row is its logarithm.""",
+    "You divide by the number of keys. The largest entropy is its logarithm.",
     most=lambda w: possible(w).exp(),
 )
 entropy.fault(
     "one key too many",
-    """You divide the row of position i by ln(i + 2). It has the keys 0 to i: count them on the
-    fingers for position 1.""",
+    "You divide the row of position i by ln(i + 2). It has the keys 0 to i: count them.",
     most=lambda w: possible(w, 3),
 )
 entropy.fault(
     "one key too few",
-    """You divide the row of position i by ln(i), which is 0 for position 1. It has the keys 0 to
-    i: count them on the fingers.""",
+    """You divide the row of position i by ln(i), which is 0 for position 1. It has the keys 0 to i:
+    count them.""",
     most=lambda w: possible(w, 1),
 )
 entropy.fault(
-    "the first position takes part",
-    """You count position 0 among those that you average over. It has a single key and no choice;
-    it is left out.""",
+    "the first position counts in the mean",
+    "Your mean includes position 0. It has only one key and is left out.",
     share=lambda rows, most: (rows / most).sum(-1) / (rows.shape[-1] + 1),
 )
 entropy.fault(
     "the first position is divided by 0",
-    """You divide the first row by ln(1), which is 0: NaN. Position 0 has a single key and no choice;
-    it is left out.""",
+    "You divide the first row by ln(1) = 0, which gives NaN. Leave out position 0.",
     lambda weights: (row_entropy(weights) / torch.arange(1, weights.shape[-1] + 1).log()).mean(-1),
 )
 entropy.fault(
     "divided after the mean",
-    """You average the entropies and the maxima first and divide then. Long rows then count more
-    than short ones; divide row by row.""",
+    "You average the entropies and the maxima before you divide. Divide row by row, then average.",
     fails=("heads",),
     share=lambda rows, most: rows.mean(-1) / most.mean(),
 )
 entropy.fault(
     "summed, not averaged",
-    """You add up the rows. Longer texts then have more; the score is a mean over the positions.""",
+    "You sum over the rows. The score is a mean over the positions.",
     fails=("heads",),
     share=lambda rows, most: (rows / most).sum(-1),
 )
 entropy.fault(
     "the last row alone",
-    """You take the last row. The score is a mean over all positions but the first.""",
+    "You use only the last row. The score is a mean over all positions but the first.",
     fails=("heads",),
     share=lambda rows, most: (rows / most)[..., -1],
 )
 entropy.fault(
     "NaN at a weight of 0",
-    """You multiply a weight of exactly 0 by its logarithm, which is minus infinity: NaN. Every
-    causal head has such weights. A weight of 0 adds 0.""",
+    """You multiply a weight of 0 by its logarithm, which gives NaN. A weight of 0 adds 0 to the
+    entropy.""",
     rows=lambda w: -(w * w.log()).sum(-1),
 )
 entropy.fault(
     "a small number changes the weights",
-    """You add a number to the weights so that their logarithm exists, and it is large enough to be
-    seen. A weight of 0 adds exactly 0.""",
+    "You add a number to the weights that changes the result. A weight of 0 adds exactly 0.",
     rows=lambda w: -((w + 1e-2) * (w + 1e-2).log()).sum(-1),
 )
 entropy.fault(
     "logarithms without weights",
-    """You add up the logarithms. Each is multiplied by its weight.""",
+    "You sum the logarithms without their weights. Multiply each by its weight.",
     rows=lambda w: -w.clamp(min=1e-9).log().sum(-1),
 )
 entropy.fault(
     "logarithms to the base 2",
-    """You take the logarithm of the weights to the base 2, and that of the number of keys is
-    natural. Either base will do, for both.""",
+    "You use base 2 for the entropy but base e for its maximum. Use one base for both.",
     rows=lambda w: row_entropy(w) / 0.6931471805599453,
 )
 entropy.fault(
     "the sum of squares",
-    """You add the squares of the weights. That also says how sharp a row is; asked is the
-    entropy.""",
+    "You sum the squares of the weights. The formula has the entropy.",
     rows=lambda w: w.square().sum(-1),
 )
 entropy.fault(
     "entropy over the queries",
-    """You take the entropy of columns: how evenly a key is looked at. The rows are what sums to
-    one.""",
+    "You take the entropy of the columns. Each row is a distribution over the keys.",
     rows=lambda w: row_entropy(w.mT),
 )
 entropy.fault(
     "the sign is missing",
-    """Your result is never positive: logarithms of shares are negative, and the formula has a
-    minus in front.""",
+    "Your result is never positive. The formula has a minus sign.",
     finish=lambda score: -score,
 )
 entropy.fault(
     "one minus the score",
-    """You return how sharp a head is. 1 should mean that every row is even.""",
+    "You return 1 minus the score. A score of 1 means that every row is even.",
     finish=lambda score: 1 - score,
 )
 entropy.fault(
     "one number for all heads",
-    """You average over the heads. An even head and a sharp one together look like two ordinary
-    ones: keep the leading axes.""",
+    "You average over the first axis. Keep all leading axes.",
     fails=("heads",),
     finish=lambda score: score.mean(0, keepdim=True),
 )
@@ -387,7 +366,6 @@ def roll(
     layers=lambda layers: layers,
     finish=lambda rollout: rollout,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     identity = torch.eye(weights.shape[-1], dtype=weights.dtype)
     rollout = identity
     for layer in layers(join(weights)):
@@ -409,118 +387,104 @@ def rollout_calls(draw):
 
 
 rollout.fault(
-    "without the residual stream",
-    """You multiply the plain weights. Every block adds its input to what attention brings: mix
-    each layer with the identity before you multiply.""",
+    "without the residual connection",
+    "You multiply the plain weights. Mix each layer with the identity first.",
     mix=lambda layer, identity, r: layer,
 )
 rollout.fault(
     "the identity is added, not mixed in",
-    """You add the identity and do not scale: the rows sum to two after one layer and to four after
-    two. The two shares sum to one.""",
+    "You add the identity without weighting, so rows sum to 2. The two shares sum to one.",
     mix=lambda layer, identity, r: layer + identity,
 )
 rollout.fault(
     "the weights keep their whole share",
-    """You add a share of the identity to the whole weights. The two shares sum to one.""",
+    "You add r times the identity to the unscaled weights. The two shares sum to one.",
     mix=lambda layer, identity, r: layer + r * identity,
 )
 rollout.fault(
-    "even weights in place of the identity",
-    """You mix with a table of equal entries. What goes round the attention stays at its position:
-    that is the identity.""",
+    "even weights instead of the identity",
+    "You mix with uniform weights. The residual connection keeps each position: use the identity.",
     mix=lambda layer, identity, r: (1 - r) * layer + r / len(layer),
 )
 rollout.fault(
     "layers in the wrong order",
-    """You multiply in the wrong order: the last layer acts on the inputs and the first one last. A
-    vector passes layer 1 first, so that layer stands on the right.""",
+    "You multiply in the wrong order. Layer 1 acts first, so it is the rightmost factor.",
     but=("by_hand",),
     order=lambda mixed, done: done @ mixed,
 )
 rollout.fault(
-    "multiplied entry by entry",
-    """You multiply the tables entry by entry. Layers follow each other, which is a product of
-    matrices.""",
+    "multiplied element by element",
+    "You multiply element by element. Successive layers need a matrix product.",
     order=lambda mixed, done: mixed if bool((done == torch.eye(len(done))).all()) else mixed * done,
 )
 rollout.fault(
     "layers added",
-    """You add the layers up. What layer 2 brings has been mixed by layer 1 already: layers follow
-    each other, which is a product.""",
+    "You add the layers. Successive layers need a matrix product.",
     order=lambda mixed, done: mixed + done,
 )
 rollout.fault(
     "only the last layer",
-    """You return the last layer's mixture. It says from which positions of the layer below
-    something comes, not from which inputs.""",
+    "You return only the last layer. Multiply all layers to reach the inputs.",
     layers=lambda layers: layers[-1:],
 )
 rollout.fault(
     "only the first layer",
-    """You return the first layer's mixture. Look at what your loop keeps from layer to layer.""",
+    "You return only the first layer. Check what your loop keeps from layer to layer.",
     layers=lambda layers: layers[:1],
 )
 rollout.fault(
     "the last layer is missing",
-    """You stop one layer too early. All of them are multiplied.""",
+    "You leave out the last layer. Multiply all layers.",
     layers=lambda layers: layers[:-1],
 )
 rollout.fault(
     "the first layer is missing",
-    """You leave the first layer out. All of them are multiplied; the product starts from the
-    identity, or from the first mixture.""",
+    "You leave out the first layer. Start the product from the identity or from the first layer.",
     layers=lambda layers: layers[1:],
 )
 rollout.fault(
     "layers averaged",
-    """You average the layers. What layer 2 brings has been mixed by layer 1 already: layers follow
-    each other, which is a product.""",
+    "You average the layers. Successive layers need a matrix product.",
     layers=lambda layers: layers.mean(0, keepdim=True),
 )
 rollout.fault(
     "heads summed",
-    """You add the heads up: the rows no longer sum to one. Heads count alike in rollout, each with
-    its share.""",
+    "You sum the heads, so rows no longer sum to one. Average them.",
     but=("by_hand",),
     join=lambda w: w.sum(1),
 )
 rollout.fault(
     "only the first head",
-    """You follow one head and leave the others out. Rollout takes the mean of the heads of a
-    layer.""",
+    "You use only head 0. Rollout averages the heads of a layer.",
     but=("by_hand",),
     join=lambda w: w[:, 0],
 )
 rollout.fault(
     "the largest of the heads",
-    """You take the largest weight of all heads. Some papers do, but then rows sum to more than
-    one; here it is the mean.""",
+    "You take the maximum over the heads, so rows sum to more than one. Average the heads.",
     but=("by_hand",),
     join=lambda w: w.amax(1),
 )
 rollout.fault(
     "layers and heads exchanged",
-    """You average over the layers and multiply the heads. Axis 0 counts layers, axis 1 heads.""",
+    "You average over the layers and multiply the heads. Axis 0 is the layers, axis 1 the heads.",
     join=lambda w: w.mean(0),
 )
 rollout.fault(
-    "a residual share of one half whatever is asked",
-    """You never use the argument `residual`. With 0 the weights are multiplied as they are, with 1
-    nothing would be mixed at all.""",
+    "`residual` ignored",
+    "You always use a residual share of one half. Use the argument `residual`.",
     but=("by_hand",),
     share=lambda r: 0.5,
 )
 rollout.fault(
     "the shares are exchanged",
-    """You give the share `residual` to the attention and the rest to the identity. At one half
-    nobody notices.""",
+    "You give the share `residual` to the attention. It belongs to the identity.",
     but=("by_hand",),
     share=lambda r: 1 - r,
 )
 rollout.fault(
     "inputs by outputs",
-    """Your table is transposed: rows should be outputs, columns inputs.""",
+    "Your result is transposed. Rows are outputs, columns are inputs.",
     finish=lambda rollout: rollout.T,
 )
 
@@ -539,7 +503,6 @@ def replaced(
     copy=torch.clone,
     axis=1,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     changed = copy(found)
     for head in which(heads, found.shape[axis]):
         new = (zero if way(how) == "zero" else mean)(found.transpose(1, axis), head)
@@ -568,123 +531,118 @@ def ablate_calls(draw):
 
 ablate.fault(
     "always zeros",
-    """You set heads to zero, whatever is asked. With `how = "mean"` a head keeps what it finds on
-    average and loses only what depends on the text.""",
+    'You always set heads to zero. With `how = "mean"` use the head\'s mean.',
     but=("zero",),
     way=lambda how: "zero",
 )
 ablate.fault(
     "always the mean",
-    """You put in the mean, whatever is asked. With `how = "zero"` nothing is left of the head.""",
+    'You always use the mean. With `how = "zero"` set the head to zero.',
     but=("mean",),
     way=lambda how: "mean",
 )
 ablate.fault(
     "the two ways exchanged",
-    """You put in the mean where zeros are asked, and the other way round.""",
+    'You use the mean for `how = "zero"` and zeros for `how = "mean"`. Exchange them.',
     way=lambda how: "mean" if how == "zero" else "zero",
 )
 ablate.fault(
     "a mean for each text",
-    """You take the mean over the positions of each text. It still depends on the text, so that the
-    head can go on telling texts apart: average over the texts as well.""",
+    """You average over the positions of each text, so the mean still depends on the text. Average
+    over the texts as well.""",
     fails=("mean", "gradient"),
     mean=lambda found, head: found[:, head].mean(1, keepdim=True),
 )
 ablate.fault(
     "a mean for each position",
-    """You take the mean over the texts, position by position. Asked is one vector for all texts
-    and positions.""",
+    "You average over the texts at each position. Average over the positions as well.",
     but=("zero",),
     mean=lambda found, head: found[:, head].mean(0, keepdim=True),
 )
 ablate.fault(
     "one number for the whole head",
-    """You average over the entries, too, and put one number everywhere. The mean of a head is a
-    vector: E numbers.""",
+    "You average over the elements, too. The mean of a head is a vector of E numbers.",
     fails=("mean", "gradient"),
     mean=lambda found, head: found[:, head].mean(),
 )
 ablate.fault(
-    "a mean over the entries",
-    """You average over the entries of each vector. The mean runs over texts and positions, and
-    leaves E numbers.""",
+    "a mean over the elements",
+    "You average over the elements of each vector. Average over texts and positions.",
     but=("zero",),
     mean=lambda found, head: found[:, head].mean(-1, keepdim=True),
 )
 ablate.fault(
     "the mean of all heads",
-    """You put in the mean of all heads. Each head keeps its *own* mean; what the others find has
-    nothing to do with it.""",
+    "You use the mean of all heads. Each head gets its *own* mean.",
     fails=("mean", "gradient"),
     mean=lambda found, head: found.mean((0, 1, 2)),
 )
 ablate.fault(
     "the mean over the heads",
-    """You put in the mean over the heads, place by place. Each head keeps its *own* mean, over
-    texts and positions.""",
+    """You use the mean over the heads at each position. Each head gets its *own* mean over texts
+    and positions.""",
     but=("zero",),
     mean=lambda found, head: found.mean(1),
 )
 ablate.fault(
-    "the sum in place of the mean",
-    """You put in the sum over texts and positions. Divide by how many there are.""",
+    "the sum instead of the mean",
+    "You use the sum over texts and positions. Divide by their number.",
     but=("zero",),
     mean=lambda found, head: found[:, head].sum((0, 1)),
 )
 ablate.fault(
     "the mean of the first text",
-    """You take the mean of the first text for all. It runs over all texts and positions.""",
+    "You use the mean of the first text for all texts. Average over all texts and positions.",
     fails=("mean", "gradient"),
     mean=lambda found, head: found[0, head].mean(0),
 )
 ablate.fault(
     "the mean passes no gradient",
-    """Your mean is cut off (detach, no_grad, item), so that a head which is set to its mean passes
-    no gradient back. It should.""",
+    """You detach the mean (detach, no_grad or item). A head that is set to its mean should pass a
+    gradient.""",
     fails=("gradient",),
     mean=lambda found, head: found[:, head].mean((0, 1)).detach(),
 )
 ablate.fault(
     "the zeros pass a gradient",
-    """Your zeros are made of the head itself (subtracted, say), so that a gradient passes where
-    none should.""",
+    """You compute the zeros from the head itself, so it still passes a gradient. Use constant
+    zeros.""",
     fails=("gradient",),
     zero=lambda found, head: found[:, head] - found[:, head].detach(),
 )
 ablate.fault(
-    "the others are taken out",
-    """You replace every head that is *not* named. The list names the heads that go.""",
+    "the other heads are replaced",
+    "You replace every head that is *not* in the list. Replace those in the list.",
     which=lambda heads, count: [h for h in range(count) if h not in heads],
 )
 ablate.fault(
     "only the first of the list",
-    """You replace one head of the list and leave the others as they are. All named heads go.""",
+    "You replace only the first head of the list. Replace all of them.",
     fails=("zero", "mean"),
     which=lambda heads, count: heads[:1],
 )
 ablate.fault(
     "only the last of the list",
-    """You keep the change of the last head alone: each one starts from `found` anew. All named
-    heads go.""",
+    """You replace only the last head of the list, perhaps because each step starts again from
+    `found`. Replace all of them.""",
     fails=("zero", "mean"),
     which=lambda heads, count: heads[-1:],
 )
 ablate.fault(
-    "so many heads from the left",
-    """You replace as many heads as are named, counted from head 0. The list says which.""",
+    "the first heads instead of the named ones",
+    "You replace the right number of heads, counted from head 0. Use the indices in the list.",
     but=("by_hand",),
     which=lambda heads, count: range(len(heads)),
 )
 ablate.fault(
     "all heads",
-    """You replace every head. The list names those that go.""",
+    "You replace every head. Replace only those in the list.",
     but=("by_hand",),
     which=lambda heads, count: range(count),
 )
 ablate.fault(
     "the next head",
-    """You replace the head after each that is named. Heads count from 0.""",
+    "You replace the head after each listed one. Heads count from 0.",
     but=("by_hand",),
     which=lambda heads, count: [(h + 1) % count for h in heads],
 )
@@ -692,9 +650,9 @@ ablate.in_place(fails=("by_hand", "zero", "mean"))
 ablate.detached()
 
 
-@ablate("positions in place of heads")
+@ablate("positions instead of heads")
 def ablate_positions(found, heads, how):
-    """You replace along axis 2, which counts positions. Heads are axis 1 of (B, H, L, E)."""
+    """You index axis 2, the positions. Heads are axis 1 of (B, H, L, E)."""
     return replaced(found, [h for h in heads if h < found.shape[2]], how, axis=2)
 
 
@@ -714,7 +672,6 @@ def swap(
     heads=lambda head: head,
     copy=torch.clone,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     corrupted, clean = runs(corrupted, clean)
     changed, places = copy(corrupted), where(list(positions), corrupted.shape[2])
     for row in texts(len(changed)):
@@ -741,149 +698,137 @@ def patch_calls(draw):
 
 patch.fault(
     "the runs are exchanged",
-    """You put a piece of the corrupted run into the clean one. That is an experiment too (does the
-    damage of one head suffice?), but the other one was asked for.""",
+    "You patch the corrupted run into the clean one. Patch the clean run into the corrupted one.",
     runs=lambda corrupted, clean: (clean, corrupted),
 )
 patch.fault(
     "nothing is patched",
-    """You return the corrupted run as it was. The named head gets what it found in the clean
-    run.""",
+    "You return the corrupted run unchanged. The named head gets its output from the clean run.",
     runs=lambda corrupted, clean: (corrupted, corrupted),
 )
 patch.fault(
     "the clean run is returned",
-    """You return the clean run. Everything but the named head and positions is the corrupted
-    one's.""",
+    "You return the clean run. Take only the named head and positions from it.",
     runs=lambda corrupted, clean: (clean, clean),
 )
 patch.fault(
     "every position is patched",
-    """You patch the head at all positions. Where something is read matters as much as which head
-    reads it: only the named positions change.""",
+    "You patch the head at all positions. Patch only those in the list.",
     where=lambda places, length: list(range(length)),
 )
 patch.fault(
     "all positions but these",
-    """You patch where you should not and leave the named positions alone. The list says which
-    positions come from the clean run.""",
+    "You patch every position that is *not* in the list. Patch those in the list.",
     where=lambda places, length: [i for i in range(length) if i not in places],
 )
 patch.fault(
     "everything from the first to the last",
-    """You patch the positions between the first and the last named one as well. The list may have
-    gaps: only what it names changes.""",
+    "You patch everything from the first to the last listed position. The list may have gaps.",
     fails=("one_head",),
     where=lambda places, length: list(range(places[0], places[-1] + 1)) if places else [],
 )
 patch.fault(
     "from the first up to the last",
-    """You patch a slice from the first named position up to the last, which is left out. The list
-    names single positions.""",
+    "You patch a slice that excludes the last listed position. The list holds single positions.",
     where=lambda places, length: list(range(places[0], places[-1])) if places else [],
 )
 patch.fault(
     "only the first of the positions",
-    """You patch one position of the list. All named ones change.""",
+    "You patch only the first position of the list. Patch all of them.",
     fails=("one_head",),
     where=lambda places, length: places[:1],
 )
 patch.fault(
     "only the last of the positions",
-    """You patch the last position of the list alone: each one starts from the corrupted run anew.
-    All named ones change.""",
+    """You patch only the last position of the list, perhaps because each step starts again from the
+    corrupted run. Patch all of them.""",
     fails=("one_head",),
     where=lambda places, length: places[-1:],
 )
 patch.fault(
     "the position after",
-    """You patch the position behind each that is named. Positions count from 0.""",
+    "You patch the position after each listed one. Positions count from 0.",
     where=lambda places, length: [(i + 1) % length for i in places],
 )
 patch.fault(
-    "so many positions from the left",
-    """You patch as many positions as are named, counted from 0. The list says which.""",
+    "the first positions instead of the named ones",
+    "You patch the right number of positions, counted from 0. Use the indices in the list.",
     where=lambda places, length: list(range(len(places))),
 )
 patch.fault(
     "the clean run's first positions",
-    """You take what the head found at the first positions of the clean run and put it at the named
-    ones. Each position gets what was found *there*.""",
+    """You insert the clean outputs of the first positions. Each position gets the clean output of
+    the *same* position.""",
     take=lambda clean, places: clean[..., : len(places), :],
 )
 patch.fault(
     "the clean run's first position everywhere",
-    """You take what the head found at position 0 of the clean run and put it at all named
-    positions. Each position gets what was found *there*.""",
+    """You insert the clean output of position 0 at all listed positions. Each gets the clean output
+    of the *same* position.""",
     take=lambda clean, places: clean[..., :1, :],
 )
 patch.fault(
     "the mean of the positions",
-    """You put the mean over the named positions at all of them. Each position gets what was found
-    *there*.""",
+    """You insert the mean over the listed positions. Each gets the clean output of the *same*
+    position.""",
     fails=("one_head",),
     take=lambda clean, places: clean[..., places, :].mean(-2, keepdim=True),
 )
 patch.fault(
     "the order of the list",
-    """You sort the positions on one side, or turn them round, and not on the other. Each position
-    gets what was found *there*.""",
+    "You sort the positions on one side only. Each gets the clean output of the *same* position.",
     fails=("one_head",),
     take=lambda clean, places: clean[..., sorted(places), :],
 )
 patch.fault(
-    "positions turned round",
-    """You read the positions of the clean run from last to first. Each position gets what was
-    found *there*.""",
+    "positions reversed",
+    """You read the listed positions of the clean run in reverse order. Each gets the clean output
+    of the *same* position.""",
     fails=("one_head",),
     take=lambda clean, places: clean[..., places[::-1], :],
 )
 patch.fault(
     "every head is patched",
-    """You patch all heads at the named positions. Then nobody knows which of them did it: one head
-    at a time.""",
+    "You patch all heads at the listed positions. Patch only `head`.",
     fails=("one_head",),
     heads=lambda head: slice(None),
 )
 patch.fault(
     "the first head is patched",
-    """You patch head 0, whichever is named. Use the number that you were given.""",
+    "You always patch head 0. Use the argument `head`.",
     fails=("one_head",),
     heads=lambda head: 0,
 )
 patch.fault(
     "all heads up to this one",
-    """You patch a slice of heads. One head at a time.""",
+    "You patch all heads up to the named one. Patch only `head`.",
     fails=("one_head",),
     heads=lambda head: slice(head + 1),
 )
 patch.fault(
     "only the first text",
-    """You patch the first text of the batch and no other one. Axis 0 counts texts; all of them are
-    patched.""",
+    "You patch only the first text of the batch. Patch all texts.",
     fails=("one_head",),
     texts=lambda count: [0],
 )
 patch.fault(
     "an argument is changed in place",
-    """You write into the corrupted run that you were given. The next patch would start from a run
-    that is patched already. Change a copy.""",
+    """You write into the argument `corrupted`, so the next patch starts from a patched run. Change
+    a copy.""",
     copy=lambda x: x,
 )
 
 
 patch.fault(
     "added to the corrupted run",
-    """You add what the head found in the clean run to what stands there. A patch replaces it.""",
+    "You add the clean output to the corrupted one. A patch replaces it.",
     lambda corrupted, clean, head, positions: swap(corrupted, corrupted + clean, head, positions),
 )
 
 
 @patch("the mean of both runs")
 def patch_mean(corrupted, clean, head, positions):
-    """You put in the mean of both runs. A patch replaces: the head finds exactly what it found in the
-    clean run.
-    """
+    """You insert the mean of both runs. A patch uses the clean output alone."""
     return swap(corrupted, (corrupted + clean) / 2, head, positions)
 
 
@@ -908,7 +853,6 @@ def share(
     compare=lambda clean, corrupted, patched: (patched - corrupted) / (clean - corrupted),
     finish=lambda share: share,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     pair = words(right, wrong)
     return finish(compare(*(mean(lead(read(x), *pair)) for x in (clean, corrupted, patched))))
 
@@ -929,130 +873,118 @@ def recovered_calls(draw):
 
 
 back.fault(
-    "the right word's logit alone",
-    """You look at the logit of the right word and not at the other one. A change that raises all
-    logits changes no answer: take the difference of the two.""",
+    "only the right token's logit",
+    "You use only the logit of the right token. The lead is the difference of the two logits.",
     lead=lambda logits, right, wrong: logits.gather(1, right[:, None])[:, 0],
 )
 back.fault(
-    "the wrong word's logit alone",
-    """You look at the logit of the wrong word and not at the right one. The lead is the difference
-    of the two.""",
+    "only the wrong token's logit",
+    "You use only the logit of the wrong token. The lead is the difference of the two logits.",
     lead=lambda logits, right, wrong: logits.gather(1, wrong[:, None])[:, 0],
 )
 back.fault(
     "the sum of both logits",
-    """You add the two logits. The lead is by how much the right word is ahead of the wrong one.""",
+    "You add the two logits. The lead is their difference.",
     lead=lambda logits, right, wrong: (
         logits.gather(1, right[:, None]) + logits.gather(1, wrong[:, None])
     )[:, 0],
 )
 back.fault(
     "the size of the lead",
-    """You take the absolute value. A lead may be negative: then the wrong word is ahead.""",
+    "You take the absolute value of the lead. It is negative when the wrong token is ahead.",
     lead=lambda logits, right, wrong: ahead(logits, right, wrong).abs(),
 )
 back.fault(
-    "the right word against all others",
-    """You compare with the mean, or the largest, of all logits. The lead is that over the one word
-    that is named.""",
+    "the right token against the mean",
+    "You subtract the mean of all logits. Subtract the logit of the wrong token.",
     fails=("texts",),
     lead=lambda logits, right, wrong: logits.gather(1, right[:, None])[:, 0] - logits.mean(1),
 )
 back.fault(
-    "the right word against the likeliest",
-    """You compare with the largest logit. The lead is that over the one word that is named.""",
+    "the right token against the most likely",
+    "You subtract the largest logit. Subtract the logit of the wrong token.",
     lead=lambda logits, right, wrong: logits.gather(1, right[:, None])[:, 0] - logits.amax(1),
 )
 back.fault(
-    "how often the right word is ahead",
-    """You count the texts in which the right word wins. That changes in steps; the lead is a
-    difference of logits.""",
+    "how often the right token is ahead",
+    "You count the texts in which the right token is ahead. The lead is a difference of logits.",
     lead=lambda logits, right, wrong: (ahead(logits, right, wrong) > 0).to(logits.dtype),
 )
 back.fault(
     "not measured from the corrupted run",
-    """You divide the patched lead by the clean one. A patch that does nothing would then have a
-    score of its own: measure from the corrupted run, above and below.""",
+    "You divide the patched lead by the clean one. Subtract the corrupted lead from both.",
     compare=lambda clean, bad, patched: patched / clean,
 )
 back.fault(
-    "measured from 0 below",
-    """You divide by the clean lead. What could come back is the way from the corrupted run to the
-    clean one.""",
+    "the divisor measured from 0",
+    "You divide by the clean lead. Divide by the clean lead minus the corrupted one.",
     compare=lambda clean, bad, patched: (patched - bad) / clean,
 )
 back.fault(
-    "measured from 0 above",
-    """You divide the whole patched lead by the way from the corrupted run to the clean one.
-    Measure it from the corrupted run, too.""",
+    "the numerator measured from 0",
+    "Your numerator is the patched lead. Subtract the corrupted lead from it.",
     compare=lambda clean, bad, patched: patched / (clean - bad),
 )
 back.fault(
     "measured from the clean run",
-    """You measure how much is still missing. 0 should mean that the patch did nothing, 1 that it
-    brought everything back; you have it the other way round.""",
+    "You return the share that is still missing. Return the recovered share.",
     compare=lambda clean, bad, patched: (clean - patched) / (clean - bad),
 )
 back.fault(
-    "missing over brought back",
-    """You divide what is still missing by what has come back. The whole way is the divisor.""",
+    "missing over recovered",
+    """You divide the missing lead by the recovered one. Divide the recovered one by the whole
+    difference.""",
     compare=lambda clean, bad, patched: (clean - patched) / (patched - bad),
 )
 back.fault(
-    "turned round",
-    """You divide the way from the corrupted run to the clean one by what came back. It is the
-    other way round.""",
+    "inverted",
+    "Your fraction is inverted. Divide the recovered lead by the whole difference.",
     compare=lambda clean, bad, patched: (clean - bad) / (patched - bad),
 )
 back.fault(
-    "the sign of the way",
-    """Your result has the wrong sign: the differences above and below the line run in opposite
-    directions.""",
+    "the sign of the divisor",
+    "Your result has the wrong sign: numerator and divisor are differences in opposite directions.",
     compare=lambda clean, bad, patched: (patched - bad) / (bad - clean),
 )
 back.fault(
     "not divided",
-    """You return by how much the lead grew. In a model with larger logits the same patch would
-    seem larger: divide by the way from the corrupted run to the clean one.""",
+    """You return the increase of the lead. Divide it by the difference of the clean and the
+    corrupted lead.""",
     compare=lambda clean, bad, patched: patched - bad,
 )
 back.fault(
     "a share for each text, then the mean",
-    """You divide text by text and average the shares. A text in which the corruption changed
-    little has a divisor near 0 and drowns all others: average the leads first.""",
+    """You average the shares of the texts, where a divisor near 0 dominates. Average the leads
+    first, then divide.""",
     fails=("texts",),
     mean=lambda lead: lead,
     finish=lambda share: share.mean(),
 )
 back.fault(
     "one share for each text",
-    """You return a number for each text. Asked is one for all of them, from the leads averaged
-    over the texts.""",
+    "You return one number per text. Average the leads over the texts first.",
     mean=lambda lead: lead,
 )
 back.fault(
     "the first text alone",
-    """You take the lead of the first text. It is averaged over the texts.""",
+    "You use only the lead of the first text. Average over the texts.",
     fails=("texts",),
     mean=lambda lead: lead[0],
 )
 back.fault(
-    "probabilities in place of logits",
-    """You take the softmax first. That is another measure, which hardly moves near 0 and 1; here
-    the lead is a difference of logits.""",
+    "probabilities instead of logits",
+    "You apply a softmax first. The lead is a difference of logits.",
     read=lambda logits: logits.softmax(-1),
 )
 back.fault(
-    "the first text's words for all",
-    """You take the two words of the first text for all texts. Each text has a right word and a
-    wrong one of its own.""",
+    "the first text's tokens for all",
+    "You use the two tokens of the first text for all texts. Each text has its own pair.",
     fails=("texts",),
     words=lambda right, wrong: (right[:1].expand_as(right), wrong[:1].expand_as(wrong)),
 )
 back.fault(
     "cut off to 0 and 1",
-    """You cut the result off at 0 and 1. It may be negative, or larger than 1.""",
+    "You clip the result to 0 to 1. It may be negative or above 1.",
     fails=("texts",),
     finish=lambda share: share.clamp(0, 1),
 )
@@ -1074,7 +1006,6 @@ def attribute(
     push=lambda table, word: table[word] - table.mean(0),
     finish=lambda shares: shares,
 ):
-    """The right answer in steps; a fault replaces some of them."""
     by = divisor(parts, sum(parts), spread)
     return finish(stretch(centre(parts) / by, scale) @ push(unembedding, word))
 
@@ -1091,145 +1022,130 @@ def logit_calls(draw):
 
 
 logits.fault(
-    "each part has a divisor of its own",
-    """You normalise every part by itself. A tiny part would get as large a share as a big one, and
-    the shares would not add up: the divisor is that of the sum.""",
+    "each part has its own divisor",
+    "You divide each part by its own standard deviation. All parts share the divisor of the sum.",
     fails=("parts",),
     divisor=lambda parts, total, spread: (parts.var(-1, correction=0, keepdim=True) + 1e-5).sqrt(),
 )
 logits.fault(
-    "the divisor of all entries",
-    """You take the variance of all entries of all parts. The norm sees one vector, the sum of the
+    "the divisor of all elements",
+    """You take the variance over all elements of all parts. Take the variance of the sum of the
     parts.""",
     fails=("parts",),
     divisor=lambda parts, total, spread: spread(parts).sqrt(),
 )
 logits.fault(
     "the norm is left out",
-    """You multiply the parts by the output table as they are. Between the stream and the table
-    stands a layer norm, with a divisor and a scale.""",
+    "You leave out the divisor of the norm. Divide by the standard deviation of the sum.",
     divisor=lambda parts, total, spread: 1.0,
 )
 logits.fault(
     "divided by the variance",
-    """You divide by the variance. The norm divides by its root, the standard deviation.""",
+    "You divide by the variance. The norm divides by its root.",
     divisor=lambda parts, total, spread: spread(total),
 )
 logits.fault(
-    "the mean of the parts in place of their sum",
-    """You take the variance of the mean of the parts. The vector of the residual stream is their
-    sum.""",
+    "the mean of the parts instead of their sum",
+    "You take the variance of the mean of the parts. Take that of their sum.",
     fails=("parts",),
     sum=lambda parts: parts.mean(0),
 )
 logits.fault(
-    "the last part alone",
-    """You take the variance of the last part. The vector of the residual stream is the sum of
-    all.""",
+    "only the last part",
+    "You take the variance of the last part. Take that of the sum of all parts.",
     fails=("parts",),
     sum=lambda parts: parts[-1],
 )
 logits.fault(
-    "the variance is divided by D less one",
-    """Your variance is the estimate for a sample, divided by one less than the number of entries.
-    A layer norm divides by all of them.""",
+    "the unbiased variance",
+    "Your variance divides by D - 1, the default of `var`. A layer norm divides by D.",
     spread=lambda total: total.var() + 1e-5,
 )
 logits.fault(
-    "the mean square in place of the variance",
-    """You divide by the root of the mean square: an RMS norm. A layer norm takes the mean out
-    before it squares.""",
+    "the mean square instead of the variance",
+    "You divide by the root of the mean square, as RMS norm does. A layer norm uses the variance.",
     spread=lambda total: total.square().mean() + 1e-5,
 )
 logits.fault(
     "divided by the length",
-    """You divide by the length of the centred sum. The norm divides by the root of the *mean*
+    """You divide by the length of the centred sum. The norm divides by the root of its *mean*
     square.""",
     spread=lambda total: (total - total.mean()).square().sum() + 1e-5,
 )
 logits.fault(
     "the mean of a part stays",
-    """You leave the mean of each part in. A layer norm takes it out of the sum, so that every part
-    has to give up its own.""",
+    "You do not subtract the mean of each part. The formula subtracts it.",
     centre=lambda parts: parts,
 )
 logits.fault(
-    "the mean of the sum is taken from each part",
-    """You take the mean of the whole sum out of every part. Together they give up that mean once:
-    each gives up its own.""",
+    "the mean of the sum subtracted from each part",
+    "You subtract the mean of the whole sum from every part. Subtract each part's own mean.",
     fails=("parts",),
     centre=lambda parts: parts - parts.sum(0).mean(),
 )
 logits.fault(
-    "the mean over the parts is taken out",
-    """You take out the mean over the parts, entry by entry. A norm looks along the entries of a
-    vector.""",
+    "the mean over the parts is subtracted",
+    "You subtract the mean over the parts. Subtract the mean over the elements of each part.",
     centre=lambda parts: parts - parts.mean(0),
 )
 logits.fault(
-    "the mean of everything is taken out",
-    """You take the mean of all entries of all parts out of each. Every part gives up its own
-    mean.""",
+    "the mean of everything is subtracted",
+    "You subtract the mean of all elements of all parts. Subtract each part's own mean.",
     fails=("parts",),
     centre=lambda parts: parts - parts.mean(),
 )
 logits.fault(
     "the scale of the norm is left out",
-    """You leave out the learned scale of the norm. It stretches some entries and shrinks others
-    before the table sees them.""",
+    "You leave out the learned scale of the norm. Multiply by it before the output matrix.",
     fails=("parts",),
     stretch=lambda x, scale: x,
 )
 logits.fault(
     "divided by the scale",
-    """You divide by the learned scale of the norm. It multiplies.""",
+    "You divide by the learned scale of the norm. Multiply by it.",
     fails=("parts",),
     stretch=lambda x, scale: x / scale,
 )
 logits.fault(
     "1 plus the scale",
-    """You multiply by 1 plus the scale. Some models store it like that; here a scale of 1 changes
-    nothing.""",
+    "You multiply by 1 + scale. The formula multiplies by the scale.",
     stretch=lambda x, scale: x * (1 + scale),
 )
 logits.fault(
     "the mean of the table stays",
-    """You use the word's row of the output table as it is. A part that raises all logits alike
-    changes no chance: take the mean row off.""",
+    "You use the token's row of the output matrix directly. Subtract the mean row.",
     push=lambda table, word: table[word],
 )
 logits.fault(
-    "the mean over the entries of the row",
-    """You take the mean of the word's row out of it. What is taken off is the mean row of the
-    table, over the words.""",
+    "the mean over the elements of the row",
+    "You subtract the mean of the token's own row. Subtract the mean row over all tokens.",
     push=lambda table, word: table[word] - table[word].mean(),
 )
 logits.fault(
     "one number for the mean of the table",
-    """You take the mean of all entries of the table. What is taken off is a row: the mean over the
-    words.""",
+    """You subtract the mean of all elements of the output matrix. Subtract the mean row over all
+    tokens.""",
     push=lambda table, word: table[word] - table.mean(),
 )
 logits.fault(
-    "the mean of the other words",
-    """You take the mean of the other rows. It runs over all words, the named one included.""",
+    "the mean of the other tokens",
+    "You subtract the mean of the other rows. The mean includes the token's own row.",
     push=lambda table, word: table[word] - (table.sum(0) - table[word]) / (len(table) - 1),
 )
 logits.fault(
-    "the share of every word",
-    """You return a table, a share of every word's logit. Only the named word was asked for.""",
+    "the share of every token",
+    "You return the shares for every token. Return only those of the token `word`.",
     push=lambda table, word: (table - table.mean(0)).T,
 )
 logits.fault(
     "the whole logit",
-    """You return one number, the sum of all shares. Asked is who wrote it: a number for each
-    part.""",
+    "You return the sum of all shares. Return one share per part.",
     fails=("parts",),
     finish=lambda shares: shares.sum(0, keepdim=True),
 )
 logits.fault(
     "shares of one",
-    """You divide the shares by their sum. They add up to the logit, not to one.""",
+    "You divide the shares by their sum. They should add up to the logit, not to one.",
     finish=lambda shares: shares / shares.sum(0),
 )
 
@@ -1268,49 +1184,46 @@ def projection_calls(draw):
 
 fixed.fault(
     "both faults are still there",
-    """This is the broken code as it stands. Ask what the caller's tensor looks like afterwards,
-    and which numbers a row of the joined table holds.""",
+    """This is the broken code. Check the caller's tensor afterwards, and the origin of the numbers
+    in one row of the joined heads.""",
     copy=lambda x: x,
     join=unmoved,
 )
 fixed.fault(
-    "still reshaped without exchanging axes",
-    """The caller's tensor is safe now. But a reshape keeps the order of the numbers, and positions
-    stand behind heads in it: the rows are pieced together from several positions.""",
+    "still reshaped without swapping axes",
+    """The argument is now unchanged. You still reshape without swapping axes, so a row mixes
+    several positions.""",
     fails=("positions",),
     join=unmoved,
 )
 fixed.fault(
-    "joined in turns",
-    """You put the entries of the heads together in turns: the first of every head, then the
-    second. The entries of head 0 stand first in `weight`.""",
+    "joined in turn",
+    "You interleave the heads when you join them. In `weight` the elements of head 0 come first.",
     join=lambda kept: kept.permute(0, 2, 3, 1).flatten(2),
 )
 fixed.fault(
     "still written into the argument",
-    """The heads are joined rightly now. But the tensor that you were given has lost a head for
-    good: the next experiment with it would be about two heads.""",
+    "The heads are now joined correctly. You still write zeros into the argument `found`.",
     copy=lambda x: x,
 )
 fixed.fault(
     "the head is left in",
-    """The heads are joined rightly, and all of them take part. Setting one to zero was right in
-    the broken code; only where it was written was not.""",
+    "You no longer set the head to zero. Set it to zero in a copy.",
     out=lambda kept, head: None,
 )
 fixed.fault(
-    "the others are taken out",
-    """You keep the named head and take out all others. It is the named one that goes.""",
+    "the other heads are replaced",
+    "You keep the named head and set all others to zero. Set only the named one to zero.",
     out=lambda kept, head: kept.mul_((torch.arange(kept.shape[1]) == head)[:, None, None]),
 )
 fixed.fault(
-    "one entry in place of the head",
-    """You set one entry of the joined table to zero. A head has E of them, from head * E on.""",
+    "one element instead of the head",
+    "You set one element of the joined heads to zero. A head has E elements, from head * E on.",
     out=lambda kept, head: kept[:, head // kept.shape[-1], :, head % kept.shape[-1]].zero_(),
 )
 fixed.fault(
     "the bias is gone",
-    """You leave the bias out. It belongs to no head: taking one out does not touch it.""",
+    "You leave out the bias. It belongs to no head and stays.",
     shift=lambda y, bias: y,
 )
 
@@ -1333,25 +1246,21 @@ def check_calls(draw):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test says True whatever it is given. Call the candidate and compare what comes back with
-    numbers of your own.
+    """Your test always returns True. Call the candidate and compare its result with your own
+    numbers.
     """
     return True
 
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test says False even for a right answer. Look at whether you leave room for rounding, and
-    at what you return in the end.
-    """
+    """Your test returns False even for a right answer. Check your tolerance and your return value."""
     return False
 
 
-@checks("only the shape is looked at")
+@checks("only the shape is compared")
 def check_shape(candidate):
-    """You compare the shape of the answer and no value in it. Nearly all wrong scores have the right
-    shape.
-    """
+    """You compare only the shape. Most wrong scores have the right shape."""
     try:
         got = candidate(torch.ones(2, 3, 3) / 3, torch.tensor([1, 2, 1]))
     except Exception:
@@ -1359,10 +1268,10 @@ def check_shape(candidate):
     return tuple(got.shape) == (2,)
 
 
-@checks("one text told twice", fails=("mutants",))
+@checks("one repeated sequence", fails=("mutants",))
 def check_one_text(candidate):
-    """You try a single text that is told exactly twice. There every token has one earlier copy, and
-    many ways of counting agree. Take texts in which they differ.
+    """You try only a sequence that is repeated exactly once, where many wrong scores agree with the
+    right one. Try other texts.
     """
     weights = causal(torch.randn(2, 6, 6, generator=torch.Generator().manual_seed(1)))
     tokens = torch.tensor([1, 2, 3, 1, 2, 3])
@@ -1376,8 +1285,8 @@ def check_one_text(candidate):
 
 @checks("between 0 and 1")
 def check_range(candidate):
-    """You check that the scores lie between 0 and 1. So do those of most wrong answers; compare with
-    what you have counted yourself.
+    """You only check that scores lie between 0 and 1, as most wrong scores do. Compare with your
+    own numbers.
     """
     weights = torch.ones(2, 5, 5).tril() / torch.arange(1, 6)[:, None]
     try:

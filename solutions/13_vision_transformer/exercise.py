@@ -3,10 +3,10 @@
 #
 # You cut images into patches, run a Vision Transformer from its parts, and build a convolution out of attention heads.
 #
-# Shapes: images are `(B, C, H, W)`: batch, channels, rows, columns. A patch is `P` by `P` pixels, there are `N` patches, and a vector has `D` elements.
+# Shapes: images are `(B, C, H, W)`: batch, channels, rows, columns. A patch is `P` by `P` pixels, there are `N` patches, and vectors have width `D`.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
@@ -23,16 +23,16 @@ NUMBERED = torch.arange(16.0).reshape(1, 1, 4, 4)
 #
 # `patchify(images, patch_size)` cuts images into square patches that do not overlap.
 #
-# - `images` is `(B, C, H, W)`; `H` and `W` are multiples of `patch_size`, and need not be equal.
+# - `images` is `(B, C, H, W)`; `H` and `W` are multiples of `patch_size`, and may differ.
 # - The result is `(B, N, C * patch_size * patch_size)`, with the patches in reading order: the first row of patches from left to right, then the second row.
-# - Inside a patch, the numbers come channel by channel, and each channel row by row.
+# - Inside a patch, the order is channel by channel, and each channel row by row.
 # - Gradients reach `images`.
 #
-# By hand: one channel of 4 by 4 pixels, numbered from 0, gives four patches of 2 by 2: `[0, 1, 4, 5]`, `[2, 3, 6, 7]`, `[8, 9, 12, 13]`, `[10, 11, 14, 15]`.
+# By hand: one channel of 4 by 4 pixels, numbered from 0, gives four 2 by 2 patches: `[0, 1, 4, 5]`, `[2, 3, 6, 7]`, `[8, 9, 12, 13]`, `[10, 11, 14, 15]`.
 #
 # <details><summary>Hint</summary>
 #
-# Split each side into two axes, which makes six axes. Bring them into the order of the result, then join them.
+# Split each side into two axes, which gives six axes. Permute them into the order of the result, then merge them.
 #
 # </details>
 
@@ -55,7 +55,7 @@ probe.gives(
 )
 
 # %% nbgrader={"grade_id": "patchify-channels", "grade": true, "points": 2}
-# Two images, two channels, sides that differ.
+# Two images, two channels, different sides.
 probe = probes(patchify=patchify)
 probe.equals(torch.arange(96.0).reshape(2, 2, 4, 6), 2)
 ### BEGIN HIDDEN TESTS
@@ -70,7 +70,7 @@ probe.gradient(probe.normal(2, 2, 4, 6), 2)
 # %% [markdown]
 # ## 2. A Vision Transformer from its parts
 #
-# `vit_forward(patches, projection, class_token, positions, encoder, head)` goes from patches to logits:
+# `vit_forward(patches, projection, class_token, positions, encoder, head)` computes logits from patches:
 #
 # $$z_0 = [c;\; x_1 E^\top;\; \ldots;\; x_N E^\top] + E_{pos}, \qquad z = \operatorname{encoder}(z_0), \qquad y = z^{(0)} W^\top .$$
 #
@@ -127,12 +127,12 @@ probe.everywhere()
 # %% [markdown]
 # ## 3. A head that attends to a neighbour
 #
-# A convolution reads fixed neighbours. An attention head can do that as well.
-# `shift_weights(height, width, down, right)` gives the weights of a head in which each pixel attends to the pixel `down` rows below it and `right` columns to its right.
+# A convolution reads fixed neighbours. An attention head can do the same.
+# `shift_weights(height, width, down, right)` returns the weights of a head in which each pixel attends to the pixel `down` rows below it and `right` columns to its right.
 #
 # - The result is `(N, N)` with `N = height * width`, of torch's default dtype. Row `i` belongs to pixel `i`, in reading order. It is 1 at the pixel that `i` attends to, and 0 elsewhere.
 # - `down` and `right` may be negative.
-# - Row and column each stop at the edge of the image: a pixel whose neighbour would be outside attends to the nearest pixel inside.
+# - Row and column are each clamped at the edge of the image: a pixel whose target is outside attends to the nearest pixel inside.
 #
 # By hand, for one row of three pixels and `right = 1`: pixel 0 attends to 1, pixel 1 to 2, pixel 2 to itself: `[[0, 1, 0], [0, 0, 1], [0, 0, 1]]`.
 
@@ -153,7 +153,7 @@ probe = probes(shift_weights=shift_weights)
 probe.gives(torch.tensor([[0.0, 1, 0], [0, 0, 1], [0, 0, 1]]), 1, 3, 0, 1)
 
 # %% nbgrader={"grade_id": "shift_weights-two_ways", "grade": true, "points": 2}
-# Both directions at once, and back.
+# Both directions, forward and back.
 probe = probes(shift_weights=shift_weights)
 probe.equals(3, 4, 1, -1)
 ### BEGIN HIDDEN TESTS
@@ -163,7 +163,7 @@ probe.everywhere()
 # %% [markdown]
 # ## Look
 #
-# An image, your four patches of it, and the image moved by your head, two rows up and two columns to the right: each pixel takes what it attends to.
+# An image, its four patches, and the output of your head: each pixel takes the value of the pixel to which it attends.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -183,17 +183,17 @@ plt.show()
 # # More
 
 # %% [markdown]
-# ## 4. A convolution made of attention
+# ## 4. A convolution as attention
 #
-# There is one head for each entry of the kernel. Together they compute
+# Use one head for each element of the kernel. Together they compute
 #
 # $$y = \sum_{a, b} A^{(a, b)}\, x\, W_{:, :, a, b}^\top ,$$
 #
-# where the head of entry $(a, b)$ of a $K \times K$ kernel attends $a - \lfloor K/2 \rfloor$ rows down and $b - \lfloor K/2 \rfloor$ columns to the right.
+# where the head of element $(a, b)$ of a $K \times K$ kernel attends $a - \lfloor K/2 \rfloor$ rows down and $b - \lfloor K/2 \rfloor$ columns to the right.
 # `convolution_as_attention(images, weight)` computes it.
 #
 # - `images` is `(B, C, H, W)`, `weight` is `(F, C, K, K)` with odd `K`, in the layout of `torch.nn.Conv2d`. The result is `(B, F, H, W)`.
-# - Each head stops at the edge, as in exercise 3.
+# - Each head is clamped at the edge, as in exercise 3.
 # - Gradients reach both arguments.
 #
 # torch's convolutions are not allowed.
@@ -244,7 +244,7 @@ probe.gradient(probe.normal(1, 2, 3, 4), probe.normal(2, 2, 3, 3), wrt=(0, 1))
 #
 # `broken_embed` should cut images into patches, project them, put the class token in front, and add the positions: row 0 belongs to the class token.
 # `images` is `(B, C, H, W)`, `projection` is `(D, C * P * P)`, `class_token` is `(D,)`, `positions` is `(N + 1, D)`; the result is `(B, N + 1, D)`.
-# It runs with the right shapes, and it has two faults. Find them, and write `fixed_embed`.
+# It runs with the right shapes, but it has two faults. Find them and write `fixed_embed`.
 
 
 # %% nbgrader={"grade_id": "broken_embed", "locked": true}
@@ -270,7 +270,7 @@ def fixed_embed(images, patch_size, projection, class_token, positions):
 
 
 # %% nbgrader={"grade_id": "fixed_embed-one_channel", "grade": true, "points": 1}
-# Grey images show one of the two faults.
+# One channel, which shows one of the two faults.
 probe = probes(fixed_embed=fixed_embed)
 probe.equals(NUMBERED, 2, torch.eye(4), torch.zeros(4), torch.arange(20.0).reshape(5, 4))
 ### BEGIN HIDDEN TESTS
@@ -278,7 +278,7 @@ probe.equals(probe.normal(2, 1, 4, 6), 2, probe.normal(3, 4), probe.normal(3), p
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "fixed_embed-colours", "grade": true, "points": 2}
-# Several channels without positions show the other one.
+# Several channels without positions, which show the other.
 probe = probes(fixed_embed=fixed_embed)
 probe.equals(
     torch.arange(32.0).reshape(1, 2, 4, 4), 2, torch.eye(8), torch.zeros(8), torch.zeros(5, 8)
@@ -290,11 +290,11 @@ probe.equals(probe.normal(2, 3, 4, 2), 2, probe.normal(5, 12), probe.normal(5), 
 # %% [markdown]
 # ## 6. Write the test
 #
-# `check_patchify(candidate)` takes a candidate for `patchify(images, patch_size)` of exercise 1 and returns `True` if it is right, `False` if it is wrong.
+# `check_patchify(candidate)` takes a candidate for `patchify(images, patch_size)` and returns `True` if it keeps the contract of exercise 1, `False` if not.
 #
-# It must accept right candidates, and earns a share of the points for each wrong one that it rejects.
-# Many wrong ones have the right shape, or agree with the right one for grey images, square images or a single patch. Choose an image on which they differ.
-# A candidate that raises an error on your inputs is wrong.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
+# Many wrong answers have the right shape, or agree with the right one for one channel, square images or a single patch. Choose an image on which they differ.
+# A candidate that raises an error is wrong.
 
 
 # %% nbgrader={"grade_id": "check_patchify", "solution": true}
@@ -316,7 +316,7 @@ def check_patchify(candidate):
 
 
 # %% nbgrader={"grade_id": "check_patchify-plain", "grade": true, "points": 1}
-# A right candidate, and three that are plainly wrong.
+# A right candidate, and three that are clearly wrong.
 def by_loops(images, patch_size):
     return from_numpy(oracles.right_patches)(images, patch_size)
 
@@ -326,14 +326,14 @@ probe.judges(
     right=[by_loops],
     wrong={
         "all zeros": lambda images, patch_size: 0 * by_loops(images, patch_size),
-        "the image as it is": lambda images, patch_size: images,
+        "the image unchanged": lambda images, patch_size: images,
         "twice the right result": lambda images, patch_size: 2 * by_loops(images, patch_size),
     },
     points=1,
 )
 
 # %% nbgrader={"grade_id": "check_patchify-mutants", "grade": true, "points": 6}
-# Wrong candidates that are harder to detect. (Hidden: which.)
+# Wrong candidates that are harder to detect. (Which ones is hidden.)
 probe = probes(check_patchify=check_patchify)
 probe.judges(right=[by_loops], wrong={"twice": lambda x, p: 2 * by_loops(x, p)}, points=6)
 
@@ -359,8 +359,8 @@ probe.judges(
     wrong={
         "reshaped only": in_order(1, 2, 3, 4, 5),
         "column by column": in_order(4, 2, 1, 3, 5),
-        "colours last": in_order(2, 4, 3, 5, 1),
-        "every patch turned over": in_order(2, 4, 1, 5, 3),
+        "channels last": in_order(2, 4, 3, 5, 1),
+        "every patch transposed": in_order(2, 4, 1, 5, 3),
         "every second pixel": strided,
         "the first image for all": lambda x, p: by_loops(x[:1].expand_as(x), p),
     },
@@ -371,23 +371,23 @@ probe.judges(
 # %% [markdown]
 # ## 7. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
+# Use your functions or the numbers of the chapter. Write about 200 words; each part earns two points.
 #
-# 1. Which inductive biases does a Vision Transformer have, and which of a convolution's does it lack? Name one experiment of the chapter for each answer.
+# 1. Which inductive biases does a Vision Transformer have, and which biases of a convolution does it lack? Name one experiment of the chapter for each answer.
 # 2. A paper compares a ViT with a CNN of three 3×3 layers on images whose two parts are 40 pixels apart, and concludes that convolutions cannot connect distant parts. Which controls would you ask for?
-# 3. In the construction of exercise 4, what do queries and keys depend on? What would change in the result of one head if the image changed, and what in a trained ViT?
+# 3. In the construction of exercise 4, on what do queries and keys depend? If the image changes, what changes in one of these heads, and what in a head of a trained ViT?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
-# 1. It has patches, and one projection and one block for all positions: a patch is treated alike wherever it is, except for its position vector. It lacks locality: it must learn from the positions which patches are neighbours.
-# The curves over the number of digits show the price of what it lacks; shuffled pixels show how much a network uses neighbours.
+# 1. It has patches, and one projection and one block for all positions: it processes a patch in the same way everywhere, except for its position vector. It lacks locality: it must learn from the positions which patches are adjacent.
+# The curves over the number of digits show the cost of the missing bias; shuffled pixels show how much a network uses neighbours.
 # 2. The receptive field of three such layers is seven pixels. Ask for a network whose receptive field covers both parts (deeper, dilated, strided), for one with a global sum, each with tuned learning rates, and for several seeds.
-# 3. They depend on the positions alone. Another image changes the values, and no weight; in a trained ViT the weights change as well.
+# 3. They depend only on the positions. Another image changes the values but no weight; in a trained ViT the weights change as well.
 #
 # **Points**, one for each:
 #
-# - (1a) What it has, with an experiment.
-# - (1b) What it lacks, with an experiment.
+# - (1a) A bias that it has, with an experiment.
+# - (1b) A bias that it lacks, with an experiment.
 # - (2a) A receptive field of seven pixels.
 # - (2b) A tuned control that covers both parts, several seeds.
-# - (3a) The weights depend on positions alone.
+# - (3a) The weights depend only on positions.
 # - (3b) What another image changes in each.

@@ -17,7 +17,6 @@ def cut(
     images, patch_size, *, given=lambda x: x, grid=six_axes,
     order=lambda grid: grid.permute(0, 2, 4, 1, 3, 5),
 ):  # fmt: skip
-    """The right answer in three steps; a fault replaces one of them."""
     images, p = given(images), patch_size
     b, c, h, w = images.shape
     return order(grid(images, p)).reshape(b, (h // p) * (w // p), c * p * p)
@@ -36,50 +35,49 @@ def patch_calls(draw):
 
 patches.fault(
     "reshaped only",
-    """You reshape the image and leave its axes in their order: each patch is then a stripe of the
-    image. Move the axes before you join them.""",
+    """You only reshape the image, so each patch is a stripe of it. Permute the axes before you
+    merge them.""",
     order=lambda grid: grid,
 )
 patches.fault(
     "column by column",
-    "You go down the first column of patches first. Reading order goes along the rows.",
+    "You list the patches column by column. Reading order is row by row.",
     order=lambda grid: grid.permute(0, 4, 2, 1, 3, 5),
 )
 patches.fault(
-    "colours last",
-    """Inside a patch, you put the channels of one pixel side by side. One whole channel comes before
-    the next, as in the kernel of a convolution.""",
+    "channels last",
+    "Inside a patch, you list the channels of each pixel together. List one channel after another.",
     fails=("channels", "gradient"),
     order=lambda grid: grid.permute(0, 2, 4, 3, 5, 1),
 )
 patches.fault(
     "channel by channel",
-    "All patches of the first channel come first. Each patch contains all its channels.",
+    "You list all patches of the first channel first. Each patch contains all channels.",
     fails=("channels", "gradient"),
     order=lambda grid: grid.permute(0, 1, 2, 4, 3, 5),
 )
 patches.fault(
-    "pixels in front of the patches",
-    """The axes inside a patch come before those that count the patches. The order is: which patch,
-    then the channel, then the pixel.""",
+    "pixels before the patches",
+    """You put the axes inside a patch before the axes of the patches. The order is patch, channel,
+    pixel.""",
     order=lambda grid: grid.permute(0, 3, 5, 1, 2, 4),
 )
 patches.fault(
-    "every patch turned over",
-    "Inside a patch, rows and columns are exchanged. Check the order of the last two axes.",
+    "every patch transposed",
+    "You exchange rows and columns inside a patch. Check the order of the last two axes.",
     order=lambda grid: grid.permute(0, 2, 4, 1, 5, 3),
 )
 patches.fault(
     "every second pixel",
-    """You split each side the wrong way round: a patch takes pixels that are a patch apart. The
-    first of the two axes of a side counts the patches.""",
+    """You split each side in the wrong order, so the pixels of a patch are not adjacent. The first
+    of the two axes counts the patches.""",
     grid=lambda x, p: x.reshape(*x.shape[:2], p, x.shape[2] // p, p, x.shape[3] // p).permute(
         0, 1, 3, 2, 5, 4
     ),
 )
 patches.fault(
     "images and channels exchanged",
-    "You read the first axis as channels and the second as images. Images come first.",
+    "You treat the first axis as channels and the second as images. Images come first.",
     fails=("channels", "gradient"),
     given=lambda x: x.transpose(0, 1).reshape(x.shape),
 )
@@ -89,7 +87,7 @@ patches.in_place(fails=("by_hand", "channels"))
 
 @patches("overlapping patches")
 def patches_overlap(images, patch_size):
-    """Your patches overlap: each begins one pixel after the one before. Move on by a whole patch."""
+    """Your patches overlap: each begins one pixel after the previous one. Step by a whole patch."""
     return F.unfold(images, patch_size).transpose(1, 2)
 
 
@@ -105,7 +103,6 @@ def vit(
     place=lambda x, positions: x + positions, encode=lambda x, encoder: encoder(x),
     take=lambda x: x[:, 0],
 ):  # fmt: skip
-    """The right answer in four steps; a fault replaces some of them."""
     x = place(start(patches @ projection.T, class_token), positions)
     return take(encode(x, encoder)) @ head.T
 
@@ -140,63 +137,60 @@ for what, taken in (
     )
 vits.fault(
     "the class token comes last",
-    """You put the class token behind the patches. It comes first, so that row 0 of the positions and
-    the first vector after the encoder belong to it.""",
+    "You put the class token after the patches. It comes first.",
     start=lambda x, token: torch.cat([x, token.expand(len(x), 1, -1)], dim=1),
 )
 vits.fault(
     "the class token comes last and is read there",
-    """You put the class token behind the patches and read the last vector. It comes first: each
-    position of your sequence now gets the row of another one.""",
+    """You put the class token last and read the last vector. It comes first, so that row 0 of the
+    positions belongs to it.""",
     start=lambda x, token: torch.cat([x, token.expand(len(x), 1, -1)], dim=1),
     take=lambda x: x[:, -1],
 )
 vits.fault(
     "the class token is added to the patches",
-    "You also add the class token to the patches. It is a vector of its own in front of them.",
+    "You also add the class token to the patches. It is only a separate vector before them.",
     start=lambda x, token: in_front(x + token, token),
 )
 vits.fault(
-    "the mean of the patches in place of the class token",
-    "The first vector is the mean of the patches. The class token is a parameter of the model.",
+    "the mean of the patches instead of the class token",
+    "You use the mean of the patches as the first vector. Use `class_token`.",
     start=lambda x, token: torch.cat([x.mean(1, keepdim=True), x], dim=1),
 )
 vits.fault(
     "the encoder runs twice",
-    "You send the vectors through the encoder twice. It contains all its layers: call it once.",
+    "You call the encoder twice. Call it once.",
     encode=lambda x, encoder: encoder(encoder(x)),
 )
 vits.fault(
     "a residual around the encoder",
-    "You add the encoder's input to its output. The encoder has its own residual connections.",
+    "You add the encoder's input to its output. Return the output alone.",
     encode=lambda x, encoder: x + encoder(x),
 )
 vits.fault(
     "the encoder is left out",
-    "You read the class token before the encoder runs. It knows nothing of the image there.",
+    "You never call the encoder, so the class token does not depend on the image.",
     encode=lambda x, encoder: x,
 )
 
 
 @vits("positions after the encoder")
 def vit_late(patches, projection, class_token, positions, encoder, head):
-    """You add the positions after the encoder. It needs them to know where each patch was: add them
-    before.
-    """
+    """You add the positions after the encoder. Add them before."""
     return (encoder(in_front(patches @ projection.T, class_token)) + positions)[:, 0] @ head.T
 
 
-@vits("positions before the class token is there")
+@vits("positions before the class token")
 def vit_early(patches, projection, class_token, positions, encoder, head):
-    """You add the positions before the class token is in front: each patch gets the row of the patch
-    before it, and the class token gets none.
+    """You add the positions before you prepend the class token, so each patch gets the wrong row
+    and the class token none.
     """
     return encoder(in_front(patches @ projection.T + positions[:-1], class_token))[:, 0] @ head.T
 
 
 vits.fault(
     "no positions",
-    "You never add the positions. Without them, shuffled patches give the same result.",
+    "You do not add the positions. Add one row to each vector.",
     place=lambda x, positions: x,
 )
 vits.fault(
@@ -206,12 +200,13 @@ vits.fault(
 )
 vits.fault(
     "positions of the patches only",
-    "The patches get their positions, and the class token gets none. Row 0 belongs to it.",
+    "You add positions only to the patches. Row 0 belongs to the class token.",
     place=lambda x, positions: torch.cat([x[:, :1], x[:, 1:] + positions[1:]], dim=1),
 )
 vits.fault(
     "positions off by one",
-    "Each vector gets its neighbour's row. Row 0 is the class token's, row 1 the first patch's.",
+    """Your positions are shifted by one row. Row 0 belongs to the class token, row 1 to the first
+    patch.""",
     place=lambda x, positions: x + positions.roll(1, 0),
 )
 
@@ -227,7 +222,6 @@ def shift(
     table=lambda target, pixels: torch.eye(pixels)[target], swap=lambda down, right: (down, right),
     number=lambda row, column, height, width: row * width + column,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     pixel = torch.arange(height * width)
     down, right = swap(down, right)
     row = edge(step(pixel // width, down), height)
@@ -248,48 +242,48 @@ def shift_calls(draw):
 
 
 shifts.fault(
-    "the other way",
-    "Your head moves up and to the left. With `right = 1`, pixel 0 attends to pixel 1.",
+    "the opposite direction",
+    "Your head shifts in the opposite direction. With `right = 1`, pixel 0 attends to pixel 1.",
     step=lambda i, by: i - by,
 )
 shifts.fault(
     "rows and columns exchanged",
-    "You move `down` along the row and `right` along the column. Try two different numbers.",
+    "You exchange `down` and `right`. `down` changes the row, `right` the column.",
     swap=lambda down, right: (right, down),
 )
 shifts.fault(
     "pixels are numbered column by column",
-    "You number the target down the columns. The pixel one row below is `width` further.",
+    "You number pixels column by column. The pixel one row below has a number `width` larger.",
     fails=("two_ways",),
     number=lambda row, column, height, width: column * height + row,
 )
 shifts.fault(
     "the pixel itself counts too",
-    "Half of the weight stays at the pixel itself. All of it belongs to the shifted pixel.",
+    "You give half of the weight to the pixel itself. All of it belongs to the shifted pixel.",
     table=lambda target, pixels: (torch.eye(pixels)[target] + torch.eye(pixels)) / 2,
 )
 shifts.fault(
     "around the edge",
-    "A shift out of the image comes in on the other side. It should stop at the edge.",
+    "Your shift wraps around at the edge. Clamp it at the edge.",
     edge=lambda place, size: place % size,
 )
 shifts.fault(
     "mirrored at the edge",
-    "A shift out of the image is reflected back into it. It should stop at the edge.",
+    "Your shift is reflected at the edge. Clamp it at the edge.",
     edge=lambda place, size: (
         size - 1 - ((place % max(2 * size - 2, 1)) - (size - 1)).abs() if size > 1 else 0 * place
     ),
 )
 shifts.axes_swapped(
     "rows and columns of the table exchanged",
-    "Your row i says which pixels attend to i. It should hold the weights of pixel i.",
+    "Your row i lists the pixels that attend to i. It should contain the weights of pixel i.",
 )
 
 
 @shifts("nothing beyond the edge")
 def shift_zero(height, width, down, right):
-    """Where the shifted pixel is outside, your row is 0. Weights sum to one: the row attends to the
-    nearest pixel of the image.
+    """Your row is 0 where the shifted pixel is outside the image. It should attend to the nearest
+    pixel inside.
     """
     pixel = torch.arange(height * width)
     row, column = pixel // width + down, pixel % width + right
@@ -299,17 +293,17 @@ def shift_zero(height, width, down, right):
 
 @shifts("itself beyond the edge", fails=("two_ways",))
 def shift_stays(height, width, down, right):
-    """Where the shifted pixel is outside, your pixel attends to itself. Row and column each stop at
-    their own edge.
+    """Your pixel attends to itself where the shifted pixel is outside. Clamp row and column
+    separately.
     """
     moved = shift_zero(height, width, down, right)
     return moved + torch.diag(1 - moved.sum(1))
 
 
-@shifts("counted in one line", fails=("two_ways",))
+@shifts("one flat index", fails=("two_ways",))
 def shift_flat(height, width, down, right):
-    """You add `down * width + right` to the number of a pixel, which runs on into the next row. Row
-    and column each stop at their own edge.
+    """You add `down * width + right` to the pixel number, which continues into the next row. Clamp
+    row and column separately.
     """
     pixel = torch.arange(height * width)
     return torch.eye(height * width)[(pixel + down * width + right).clamp(0, height * width - 1)]
@@ -317,7 +311,7 @@ def shift_flat(height, width, down, right):
 
 @shifts("row and column by the height")
 def shift_by_height(height, width, down, right):
-    """You divide by the height to find row and column. A row has `width` pixels."""
+    """You compute row and column with `height`. A row has `width` pixels."""
     pixel = torch.arange(height * width)
     row, column = stops(pixel // height + down, height), stops(pixel % height + right, width)
     return torch.eye(height * width)[row * width + column]
@@ -332,7 +326,6 @@ def convolve(
     spread=lambda images: images.flatten(2).transpose(1, 2),
     fold=lambda rows, height, width: rows.transpose(1, 2).unflatten(-1, (height, width)),
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     height, width = images.shape[2:]
     pixels = spread(images)
     weight, size = kernel(weight), weight.shape[-1]
@@ -362,17 +355,17 @@ def convolution_calls(draw):
 for shifted in (lambda a, size: a, lambda a, size: a - (size + 1) // 2):
     convolutions.fault(
         "the kernel is not centred",
-        "The middle of your kernel is not at the pixel. Half of the shifts are negative.",
+        "Your kernel is not centred at the pixel. The shifts run from -⌊K/2⌋ to ⌊K/2⌋.",
         where=shifted,
     )
 convolutions.fault(
-    "the kernel is turned round",
-    "You turn the kernel by half a turn. Neither the formula nor torch's `Conv2d` does.",
+    "the kernel is rotated",
+    "You rotate the kernel by 180°. Neither the formula nor torch's `Conv2d` does.",
     where=lambda a, size: size // 2 - a,
 )
 convolutions.fault(
     "rows and columns of the kernel exchanged",
-    "You take the entry (b, a) of the kernel for the shift (a, b). Try a kernel that is not symmetric.",
+    "You use element (b, a) of the kernel for the shift (a, b). Exchange the two.",
     kernel=lambda weight: weight.transpose(2, 3),
 )
 convolutions.fault(
@@ -381,56 +374,56 @@ convolutions.fault(
     join=lambda heads: sum(heads) / len(heads),
 )
 convolutions.fault(
-    "the first channel only",
-    "Only the first channel of the image takes part. The product sums over all channels.",
+    "only the first channel",
+    "You use only the first channel of the image. The product sums over all channels.",
     kernel=lambda weight: weight * (torch.arange(weight.shape[1]) == 0)[:, None, None],
     **CHANNELS,
 )
 convolutions.fault(
     "the mean of the channels",
-    "You average over the channels. The product with the kernel sums over them.",
+    "You average over the channels. Sum over them.",
     kernel=lambda weight: weight / weight.shape[1],
     **CHANNELS,
 )
 for one_kernel in (lambda w: w.mean(1, keepdim=True), lambda w: w.sum(1, keepdim=True)):
     convolutions.fault(
         "one kernel for all channels",
-        "All channels of the image have one kernel. Each has a kernel of its own.",
+        "You use one kernel for all channels of the image. Each has its own.",
         kernel=lambda weight, one=one_kernel: one(weight).expand_as(weight),
         **CHANNELS,
     )
 convolutions.fault(
     "around the edge",
-    "A shift out of the image comes in on the other side. Take the nearest pixel instead.",
+    "Your shift wraps around at the edge. Use the nearest pixel instead.",
     edge=lambda place, size: place % size,
 )
 convolutions.fault(
     "reshaped to pixels",
-    "You reshape the image to rows of pixels. Move the axis of the channels to the end instead.",
+    "You reshape the image to rows of pixels. Move the channel axis to the end instead.",
     spread=lambda x: x.flatten(2).reshape(len(x), x[0, 0].numel(), x.shape[1]),
     **CHANNELS,
 )
 convolutions.fault(
     "reshaped to an image",
-    "You reshape the rows of pixels to the image. Move the axis of the channels forward first.",
+    "You reshape the rows of pixels to an image. Move the channel axis forward first.",
     fold=lambda rows, height, width: rows.reshape(len(rows), -1, height, width),
     **CHANNELS,
 )
 convolutions.fault(
-    "the middle head only",
-    "Only the head of the pixel itself takes part. Look at what your loops add up.",
+    "only the middle head",
+    "You use only the head of the pixel itself. Add up all heads.",
     join=lambda heads: heads[len(heads) // 2],
 )
 convolutions.fault(
-    "the last head only",
-    "Each turn of the loop overwrites the result. Add to it.",
+    "only the last head",
+    "Each pass of your loop overwrites the result. Add up the heads.",
     join=lambda heads: heads[-1],
 )
 
 
 @convolutions("zeros beyond the edge")
 def convolution_zero(images, weight):
-    """You put zeros beyond the edge. Weights sum to one: the head attends to the nearest pixel."""
+    """You pad the image with zeros. Use the nearest pixel at the edge instead."""
     half, (h, w) = weight.shape[-1] // 2, images.shape[2:]
     padded = convolve(F.pad(images, (half,) * 4), weight)
     return padded[:, :, half : half + h, half : half + w]
@@ -446,7 +439,6 @@ def embed(
     order=lambda grid: grid.permute(0, 2, 4, 1, 3, 5),
     start=lambda x, token, positions: in_front(x, token) + positions,
 ):  # fmt: skip
-    """The right answer in two steps."""
     return start(cut(images, patch_size, order=order) @ projection.T, class_token, positions)
 
 
@@ -465,28 +457,27 @@ BROKEN = {
     "start": lambda x, token, positions: in_front(x, token) + positions.roll(1, 0),
 }
 fixed.fault(
-    "the colours still come last",
-    """The positions are right now. Inside a patch, the channels of a pixel are still side by side:
-    the projection expects one channel after another.""",
+    "the channels still come last",
+    """The positions are now right. Inside a patch you still list the channels of each pixel
+    together.""",
     fails=("colours",),
     order=BROKEN["order"],
 )
 fixed.fault(
     "the rows of the positions are still shifted",
-    """The patches are right now. The class token still gets the last row of the positions, and each
-    patch the row of its neighbour.""",
+    "The patches are now right. The positions are still shifted by one row.",
     fails=("one_channel",),
     start=BROKEN["start"],
 )
 fixed.fault(
     "both faults are still there",
-    """This is the broken code as it stands. Follow one pixel of the second channel, and the last row
-    of the positions, by hand.""",
+    """This is the broken code. Follow one pixel of the second channel, and the last row of the
+    positions.""",
     **BROKEN,
 )
 fixed.fault(
     "positions multiplied",
-    "You multiply by the positions. They are added.",
+    "You multiply by the positions. They should be added.",
     start=lambda x, token, positions: in_front(x, token) * positions,
 )
 fixed.fault(
@@ -497,7 +488,7 @@ fixed.fault(
 )
 fixed.fault(
     "the class token has no position",
-    "The patches are right now, and the class token has no position. Row 0 belongs to it.",
+    "The patches are now right, but the class token has no position. Row 0 belongs to it.",
     fails=("one_channel",),
     start=lambda x, token, positions: in_front(x + positions[1:], token),
 )
@@ -528,28 +519,30 @@ def agrees(candidate, images):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test always says True. Call the candidate, and compare its answer with your own numbers."""
+    """Your test always returns True. Call the candidate, and compare its answer with your own
+    numbers.
+    """
     return True
 
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test says False even for a right answer. Check your numbers, their dtype, and your return."""
+    """Your test rejects a right answer. Check your numbers, their dtype and your return value."""
     return False
 
 
-@checks("only the shape is looked at")
+@checks("only the shape is compared")
 def check_shape(candidate):
-    """You compare the shape and no value. Nearly all wrong answers have the right shape."""
+    """You compare only the shape. Most wrong answers have the right shape."""
     try:
         return tuple(candidate(torch.ones(2, 3, 4, 6), 2).shape) == (2, 6, 12)
     except Exception:
         return False
 
 
-@checks("one grey image", fails=("mutants",))
+@checks("one channel", fails=("mutants",))
 def check_grey(candidate):
-    """You try one image with one channel. Faults in the order of channels or images need more."""
+    """You test one image with one channel. Some faults show only with several channels and images."""
     return agrees(candidate, torch.arange(24.0).reshape(1, 1, 4, 6))
 
 

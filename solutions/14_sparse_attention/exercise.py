@@ -1,13 +1,13 @@
 # %% [markdown]
 # # Exercises: sparse attention
 #
-# You write the masks of the chapter, the receptive field of stacked layers, a band without a table of all pairs, and attention with global positions.
+# You write the masks of the chapter, the receptive field of stacked layers, banded attention without a matrix of all pairs, and attention with global positions.
 #
-# Shapes: `L` positions, `E` elements of a query or key, `Ev` of a value, `N` layers. There is one head and one example throughout.
-# In a mask, `mask[i, j]` says whether position `i` may attend to position `j`.
+# Shapes: `L` positions, `E` the width of queries and keys, `Ev` that of values, `N` layers. There is one head and no batch.
+# In a mask, `mask[i, j]` is True where position `i` may attend to position `j`.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import numpy as np
@@ -21,14 +21,14 @@ NOBODY = torch.zeros(5, dtype=torch.bool)
 # %% [markdown]
 # ## 1. A window with gaps, and global positions
 #
-# `dilated_mask(length, window_size, dilation, is_global)` is a table `(length, length)` of booleans: True where
+# `dilated_mask(length, window_size, dilation, is_global)` is a boolean mask `(length, length)`, True where
 #
 # $$|i - j| \le \tfrac{W-1}{2}\,d \ \text{ and } d \text{ divides } i - j, \quad \text{or } g_i, \quad \text{or } g_j .$$
 #
-# - `window_size` $W$ is odd and counts the position itself, `dilation` $d$ is at least 1, `is_global` $g$ is `(length,)`, booleans.
-# - Nothing is causal here: a window has two sides.
+# - `window_size` $W$ is odd and counts the position itself, `dilation` $d$ is at least 1, `is_global` $g$ is `(length,)`, boolean.
+# - The mask is not causal: a window has two sides.
 #
-# By hand: 5 positions, $W = 3$, $d = 2$, none of them global. Position 0 attends to 0 and 2; position 2 attends to 0, 2 and 4.
+# By hand: 5 positions, $W = 3$, $d = 2$, none global. Position 0 attends to 0 and 2; position 2 attends to 0, 2 and 4.
 
 
 # %% nbgrader={"grade_id": "dilated_mask", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.masks"]}
@@ -78,11 +78,11 @@ probe.equals(9, 3, 2, torch.arange(9) % 5 == 2)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. How far do stacked layers reach?
+# ## 2. Receptive field
 #
-# `receptive_field(masks)` takes one mask for each layer, `(N, L, L)` booleans, the *first* layer first, and gives a table `(L, L)`: True where the output at `i` of the last layer can depend on the input at `j`.
+# `receptive_field(masks)` takes one mask per layer, boolean `(N, L, L)`, the *first* layer first. It returns a boolean `(L, L)`: True where the output at `i` of the last layer can depend on the input at `j`.
 #
-# It can if a path leads from `i` down to `j`: in the last layer, `i` attends to some position; in the layer below, that position attends to another one, and so on. There is no residual connection here: a position that may not attend to itself does not keep its own input.
+# It can if a path leads from `i` down to `j`: in the last layer, `i` attends to a position; in the layer below, that position attends to another, and so on. There is no residual connection: a position that may not attend to itself loses its own input.
 #
 # By hand, two layers and two positions: in the first layer both positions attend only to position 0, in the last layer only to position 1. The result is True in column 0 and False in column 1.
 
@@ -113,7 +113,7 @@ probe.equals(WINDOW[None])
 probe.equals(WINDOW.expand(3, 9, 9))
 
 # %% nbgrader={"grade_id": "receptive_field-layers", "grade": true, "points": 2}
-# Layers that differ.
+# Different layers.
 probe = probes(receptive_field=receptive_field)
 CAUSAL = torch.ones(6, 6, dtype=torch.bool).tril() & (WINDOW[:6, :6])
 probe.equals(torch.stack([CAUSAL, torch.eye(6).roll(2, 0).bool()]))
@@ -122,17 +122,17 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3. The band without the square
+# ## 3. Banded attention in linear memory
 #
-# `band_attention(query, key, value, half_width)`: position `i` attends to the positions with $|i - j| \le$ `half_width`, scaled by $1/\sqrt{E}$, with a softmax over those that exist.
+# `band_attention(query, key, value, half_width)`: position `i` attends to the positions with $|i - j| \le$ `half_width`, scaled by $1/\sqrt{E}$, with a softmax over the existing ones.
 #
-# - `query` and `key` are `(L, E)`, `value` is `(L, Ev)`, the result is `(L, Ev)`. `half_width` may be 0, or larger than the text.
-# - **Make no table of $L \times L$**, not even of booleans. The memory test has `L = 3000`, `E = Ev = 4` and `half_width = 4`, and allows 5.2 MB; one table of all pairs in float32 takes 36 MB.
+# - `query` and `key` are `(L, E)`, `value` is `(L, Ev)`, the result is `(L, Ev)`. `half_width` may be 0 or exceed the text.
+# - **Build no $L \times L$ matrix**, not even a boolean one. The memory test has `L = 3000`, `E = Ev = 4` and `half_width = 4`, and allows 5.2 MB; a float32 matrix of all pairs takes 36 MB.
 # - Gradients reach all three.
 #
 # <details><summary>Hint</summary>
 #
-# Make a row of `2 * half_width + 1` positions for each query; `key[positions]` selects their keys. A position outside of the text needs an index that exists and a score that does not count.
+# Build a row of `2 * half_width + 1` positions for each query; `key[positions]` selects their keys. A position outside the text needs a valid index and a masked score.
 #
 # </details>
 
@@ -152,7 +152,7 @@ def band_attention(query, key, value, half_width):
 
 
 # %% nbgrader={"grade_id": "band_attention-by_hand", "grade": true, "points": 1}
-# Equal scores: each position takes the mean of itself and the neighbours that it has.
+# Equal scores: each position gets the mean over its window.
 probe = probes(band_attention=band_attention)
 probe.gives(
     torch.tensor([[1.5], [2.0], [2.5]]),
@@ -177,14 +177,14 @@ for argument in range(3):
     probe.gradient(probe.normal(5, 3), probe.normal(5, 3), probe.normal(5, 2), 1, wrt=argument)
 
 # %% nbgrader={"grade_id": "band_attention-memory", "grade": true, "points": 2}
-# 3000 positions, 9 of them in a window: a table of all pairs would be 36 MB of float32.
+# 3000 positions, windows of 9: a float32 matrix of all pairs would take 36 MB.
 probe = probes(band_attention=band_attention)
 probe.memory(*(probe.normal(3000, 4) for _ in range(3)), 4, below=5_200_000)
 
 # %% [markdown]
 # ## Look
 #
-# Left: your mask with two global positions. Right: how far three layers of a plain window of five reach.
+# Left: your mask with two global positions. Right: the receptive field of three layers with a plain window of five.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -205,12 +205,12 @@ print("the band holds", int((band_attention(x, x, x, 2) > 0).sum()), "of", 24 * 
 # # More
 
 # %% [markdown]
-# ## 4. Two heads that reach everything in two steps
+# ## 4. The strided pattern
 #
-# The strided pattern has two kinds of heads. `strided_masks(length, stride)` gives both, `(2, length, length)`:
+# The strided pattern has two kinds of heads. `strided_masks(length, stride)` returns both masks, `(2, length, length)`:
 #
 # 1. the *local* head attends to the last `stride` positions, its own included;
-# 2. the *strided* head attends to its own position and every `stride`-th before it, back to the start.
+# 2. the *strided* head attends to its own position and every `stride`-th position before it, back to the start.
 #
 # Both are causal. One step of each head reaches any earlier position.
 
@@ -252,14 +252,14 @@ assert ((local.astype(int) @ strided.astype(int) > 0) == np.tri(17, dtype=bool))
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5. Global positions have projections of their own
+# ## 5. Global attention
 #
-# In Longformer a global position has queries, keys and values from other projections.
+# In Longformer a global position has separate projections for its query, keys and values.
 # `global_attention(query, key, value, global_query, global_key, global_value, mask, is_global)`, with the first six `(L, E)`:
 #
-# - the row of a position that is *not* global: softmax of `query` and `key` under `mask` (`(L, L)`, True = may attend), over `value`;
-# - the row of a global position: softmax of its `global_query` and *all* `global_key`, over `global_value`;
-# - both scaled by $1/\sqrt{E}$. The mask already lets all positions attend to the global ones; a position that is not global uses their `key` and `value`, not the global ones.
+# - the row of a position that is *not* global: attention of `query` to `key` and `value` under `mask` (`(L, L)`, True = may attend);
+# - the row of a global position: attention of its `global_query` to *all* of `global_key` and `global_value`;
+# - both scaled by $1/\sqrt{E}$. The mask already allows all positions to attend to the global ones. A position that is not global uses their `key` and `value`.
 
 
 # %% nbgrader={"grade_id": "global_attention", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.nn"]}
@@ -274,7 +274,7 @@ def global_attention(query, key, value, global_query, global_key, global_value, 
 
 
 # %% nbgrader={"grade_id": "global_attention-by_hand", "grade": true, "points": 1}
-# Equal scores. Position 0 is global and takes the mean of all global values; the others average what they attend to.
+# Equal scores. Position 0 is global and gets the mean of all global values; the others average their allowed values.
 probe = probes(global_attention=global_attention)
 probe.gives(
     torch.tensor([[20.0], [1.5], [2.0]]),
@@ -303,10 +303,10 @@ for argument in (0, 2, 3, 4):
     probe.gradient(*[probe.normal(5, 3) for _ in range(6)], NEAR, GLOBAL, wrt=argument)
 
 # %% [markdown]
-# ## 6. Repair: a band made of shifted copies
+# ## 6. Repair: a band of shifted copies
 #
-# `broken_band(query, key, value, half_width)` should do what exercise 3 asks for (`half_width` is smaller than the text). It shifts keys and values by every step of the window and never makes a square.
-# It runs with the right shape, and it has two faults. Find them, and write `fixed_band`.
+# `broken_band(query, key, value, half_width)` should do the same as exercise 3 (`half_width` is smaller than the text). It shifts keys and values by every step of the window and never builds a square matrix.
+# It runs with the right shape, but it has two faults. Find them and write `fixed_band`.
 
 
 # %% nbgrader={"grade_id": "broken_band", "locked": true}
@@ -333,12 +333,12 @@ def fixed_band(query, key, value, half_width):
 
 
 # %% nbgrader={"grade_id": "fixed_band-alone", "grade": true, "points": 1}
-# A window of one: the shifts do nothing.
+# A window of one, without shifts.
 probe = probes(fixed_band=fixed_band)
 probe.equals(torch.ones(3, 2), torch.ones(3, 2), torch.tensor([[1.0], [2.0], [3.0]]), 0)
 
 # %% nbgrader={"grade_id": "fixed_band-windows", "grade": true, "points": 2}
-# Real windows.
+# Wider windows.
 probe = probes(fixed_band=fixed_band)
 probe.equals(probe.normal(6, 3), probe.normal(6, 3), probe.normal(6, 2), 1)
 ### BEGIN HIDDEN TESTS
@@ -348,11 +348,11 @@ probe.equals(probe.normal(9, 2), probe.normal(9, 2), probe.normal(9, 3), 3)
 # %% [markdown]
 # ## 7. Write the test
 #
-# `check_band(candidate)` takes a candidate for `band_attention(query, key, value, half_width)` of exercise 3 (its memory does not count) and returns `True` if it is right, `False` if it is wrong.
+# `check_band(candidate)` takes a candidate for `band_attention(query, key, value, half_width)` and returns `True` if it keeps the contract of exercise 3 (its memory aside), `False` if not.
 #
-# It must accept right candidates, and earns a share of the points for each wrong one that it rejects.
-# Many wrong ones are right in the middle of a text. Try its ends, a window of one, and a window wider than the text.
-# Leave room for rounding. A candidate that raises an error is wrong.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
+# Many wrong answers are right in the middle of a text. Try its ends, a window of one, and a window wider than the text.
+# Allow for rounding. A candidate that raises an error is wrong.
 
 
 # %% nbgrader={"grade_id": "check_band", "solution": true}
@@ -378,7 +378,7 @@ def check_band(candidate):
 
 
 # %% nbgrader={"grade_id": "check_band-plain", "grade": true, "points": 1}
-# A right candidate, and two that are plainly wrong.
+# A right candidate, and two that are clearly wrong.
 def by_mask(query, key, value, half_width, seen=None, scale=None):
     i = torch.arange(len(query))
     away = i[:, None] - i
@@ -391,18 +391,18 @@ probe = probes(check_band=check_band)
 probe.judges(
     right=[by_mask],
     wrong={
-        "the values as they are": lambda q, k, v, half_width: v,
+        "the values unchanged": lambda q, k, v, half_width: v,
         "full attention": lambda q, k, v, half_width: by_mask(q, k, v, len(q)),
     },
     points=1,
 )
 
 # %% nbgrader={"grade_id": "check_band-mutants", "grade": true, "points": 6}
-# Wrong candidates that are harder to detect. (Hidden: which.)
+# Wrong candidates that are harder to detect. (Which ones is hidden.)
 probe = probes(check_band=check_band)
 probe.judges(
     right=[by_mask],
-    wrong={"the values as they are": lambda q, k, v, half_width: v},
+    wrong={"the values unchanged": lambda q, k, v, half_width: v},
     points=6,
 )
 
@@ -442,7 +442,7 @@ probe.judges(
         "zeros count at the ends": padded,
         "a window of one is widened": never_alone,
         "too narrow where the window is wide": at_most_the_text,
-        "one too far": lambda q, k, v, h: by_mask(q, k, v, h + 1),
+        "one position too far": lambda q, k, v, h: by_mask(q, k, v, h + 1),
         "only the past": lambda q, k, v, h: by_mask(
             q, k, v, h, seen=lambda away, half: (away >= 0) & (away <= half)
         ),
@@ -455,22 +455,22 @@ probe.judges(
 # %% [markdown]
 # ## 8. Report
 #
-# A text has 8192 tokens. You may spend 65 pairs for each token and layer, and you have 8 layers. In about 200 words, two points for each part:
+# A text has 8192 tokens. You may use 65 pairs per token and layer, and 8 layers. Write about 200 words; each part earns two points.
 #
-# 1. Choose a pattern (window, dilation by layer or head, strides, blocks, global positions) for a question that is answered by *one sentence anywhere* in the text, and give its receptive field by the formula.
-# 2. Name something that your pattern cannot do, or does worse than full attention, although its receptive field is large enough.
-# 3. You measure that the model is no faster than full attention at 512 tokens. Is that a bug? Which two measurements would settle it?
+# 1. Choose a pattern (window, dilation by layer or head, strides, blocks, global positions) for a question that *one sentence anywhere* in the text answers, and give its receptive field by the formula.
+# 2. Name a task that your pattern cannot solve, or solves worse than full attention, although its receptive field is large enough.
+# 3. At 512 tokens the model is no faster than full attention. Is that a bug? Which two measurements would decide it?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
-# 1. Windows of 63 keys, dilation 1, and one or two global positions (the question). By windows alone 8 layers reach $1 + 8 \cdot 62 = 497$ positions, far less than 8192; dilations of 1, 2, 4, ... 128 would span $1 + 62 \cdot 255 = 15811$. The global position connects any two positions in two steps, and the answer is read there.
-# 2. A path need not be used. Information from a distant token must pass through the one vector of a global position or through up to 8 steps, each of which must be learned; full attention compares any two tokens directly, for instance to find two equal names. With dilation there are also gaps between the keys of a position.
-# 3. Not a bug by itself: at 512 tokens a window of 65 computes about an eighth of the pairs, but the projections and feed-forward parts, which do not change, take most of the time, and small products are less efficient. I would measure time against length for the attention alone (slopes near 1 and 2 in logarithms), and the share of the attention in the time of the whole model at both lengths.
+# 1. Windows of 63 keys, dilation 1, and one or two global positions (the question). With windows alone 8 layers reach $1 + 8 \cdot 62 = 497$ positions, far less than 8192; dilations of 1, 2, 4, ... 128 would span $1 + 62 \cdot 255 = 15811$. The global position connects any two positions in two steps, and the answer is read from it.
+# 2. A path need not be used. Information from a distant token must pass through the single vector of a global position or through up to 8 learned steps; full attention compares any two tokens directly, for instance to find two equal names. With dilation there are also gaps between the keys of a position.
+# 3. Not a bug by itself: at 512 tokens a window of 65 computes about an eighth of the pairs, but the unchanged projections and feed-forward parts take most of the time, and small products are less efficient. I would measure the time of attention alone against length (log-log slopes near 1 and 2), and the share of attention in the time of the whole model.
 #
 # **Points**, one for each:
 #
 # - (1a) A pattern within 65 pairs.
 # - (1b) Its receptive field by the formula.
-# - (2a) Something it does worse.
-# - (2b) Although the path is there, and why.
-# - (3a) No bug by itself, and why.
-# - (3b) Slopes over length, and the share of the attention in the whole.
+# - (2a) A task that it solves worse.
+# - (2b) Although a path exists, and why.
+# - (3a) Not a bug by itself, and why.
+# - (3b) Slopes over length, and the share of attention in the total time.

@@ -26,7 +26,6 @@ def dilated(
     near=lambda away, reach: away.abs() <= reach, everywhere=both_ways,
     join=lambda window, everywhere: window | everywhere,
 ):  # fmt: skip
-    """The right answer in four steps; a fault replaces one of them."""
     away = distance(length)
     window = near(away, reach(window_size, dilation)) & grid(away, dilation)
     return join(window, everywhere(is_global))
@@ -46,9 +45,8 @@ def dilated_calls(draw):
 
 
 dilation.fault(
-    "the window is not stretched",
-    """Your window is as wide as without a dilation. The same *number* of keys covers a wider stretch:
-    multiply half of the window by the dilation.""",
+    "the window is not dilated",
+    "You do not widen the window. Multiply its half width by the dilation.",
     reach=lambda window_size, step: window_size // 2,
 )
 for what, reached in (
@@ -58,29 +56,30 @@ for what, reached in (
 ):
     dilation.fault(
         what,
-        """Your window is too wide. `window_size` counts the keys of both sides together and the
-        position itself.""",
+        """Your window is too wide. `window_size` counts the keys on both sides and the position
+        itself.""",
         reach=reached,
     )
 dilation.fault(
     "the gaps are filled",
-    "You stretch the window without gaps. Skip distances that are no multiple of the dilation.",
+    "You widen the window without gaps. Skip distances that are not multiples of the dilation.",
     grid=lambda away, step: torch.ones_like(away, dtype=torch.bool),
 )
 dilation.fault(
     "distances are rounded down",
-    "You divide the distance and drop the remainder. Skip distances with a remainder.",
+    """You divide the distance by the dilation and drop the remainder. Skip distances with a
+    remainder.""",
     grid=lambda away, step: torch.ones_like(away, dtype=torch.bool),
     reach=lambda window_size, step: window_size // 2 * step + step - 1,
 )
 dilation.fault(
     "one-sided window",
-    "Your window contains earlier positions only. Nothing is causal here: it has two equal sides.",
+    "Your window contains only earlier positions. It has two equal sides.",
     near=lambda away, reach: (away >= 0) & (away <= reach),
 )
 dilation.fault(
     "one-sided window, later positions only",
-    "Your window contains later positions only. It has two equal sides.",
+    "Your window contains only later positions. It has two equal sides.",
     near=lambda away, reach: (away <= 0) & (-away <= reach),
 )
 dilation.fault(
@@ -90,12 +89,12 @@ dilation.fault(
 )
 dilation.fault(
     "no position attends to itself",
-    "You exclude the position itself. The window counts it as one of its keys.",
+    "You exclude the position itself. The window includes it.",
     near=lambda away, reach: (away.abs() <= reach) & (away != 0),
 )
 dilation.fault(
     "the past only",
-    "You exclude all later positions at the end. Nothing is causal here.",
+    "You apply a causal mask at the end. This mask is not causal.",
     join=lambda window, everywhere: (window | everywhere).tril(),
 )
 for name, made in (
@@ -104,51 +103,51 @@ for name, made in (
 ):
     dilation.fault(
         name,
-        """You keep positions whose own number is a multiple of the dilation. What counts is the
-        distance between query and key.""",
+        """You keep positions whose index is a multiple of the dilation. Use the distance between
+        query and key.""",
         grid=lambda away, step, made=made: made(torch.arange(len(away)) % step == 0),
     )
 dilation.fault(
     "both conditions at once",
-    "You keep pairs in the window *and* with a global position. One of the two is enough.",
+    "You require the window *and* a global position. One condition is enough.",
     join=lambda window, everywhere: window & everywhere,
 )
 dilation.fault(
     "global positions lose their window",
-    "You exclude pairs that both window and global position allow. Use or, not exclusive or.",
+    "You exclude pairs that satisfy both conditions. Use or, not exclusive or.",
     join=lambda window, everywhere: window ^ everywhere,
     **SEVERAL,
 )
 dilation.fault(
     "True and False exchanged",
-    "Your mask is inverted: True means that a position may attend.",
+    "Your mask is inverted. True means: may attend.",
     join=lambda window, everywhere: ~(window | everywhere),
 )
 dilation.fault(
     "global columns only",
-    "All attend to the global positions, which attend to their window only. Open their rows too.",
+    "Your global positions attend only to their window. They should attend to all positions.",
     everywhere=lambda is_global: is_global.expand(len(is_global), -1),
     **SEVERAL,
 )
 dilation.fault(
     "global rows only",
-    "Global positions attend to all, and few attend to them. Open their columns too.",
+    "Only positions in their window attend to your global positions. All positions should.",
     everywhere=lambda is_global: is_global[:, None].expand(-1, len(is_global)),
     **SEVERAL,
 )
 dilation.fault(
     "the others are global",
-    "You open the rows and columns of positions that are *not* global. True marks global ones.",
+    "You treat the positions that are *not* global as global. True marks global ones.",
     everywhere=lambda is_global: both_ways(~is_global),
 )
 dilation.fault(
     "the window is left out",
-    "You keep only the rows and columns of global positions. The others have their window.",
+    "You keep only the rows and columns of global positions. Add the window.",
     near=lambda away, reach: away > away.max(),
 )
 dilation.fault(
     "only global pairs",
-    "You open a pair only if *both* positions are global. One of the two is enough.",
+    "You allow a pair only if *both* positions are global. One is enough.",
     everywhere=lambda is_global: is_global[:, None] & is_global,
     **SEVERAL,
 )
@@ -166,7 +165,6 @@ def strided(
     length, stride, *, local=lambda away, stride: away < stride, column=multiple,
     past=lambda away: away >= 0,
 ):  # fmt: skip
-    """The right answer in three steps."""
     away = distance(length)
     return torch.stack([past(away) & local(away, stride), past(away) & column(away, stride)])
 
@@ -181,24 +179,24 @@ def strided_calls(draw):
 
 
 strides.fault(
-    "the future is open",
-    "Positions attend to later ones. Both heads attend to the position itself and earlier ones.",
+    "the future is not masked",
+    "Your positions attend to later ones. Both heads are causal.",
     past=lambda away: torch.ones_like(away, dtype=torch.bool),
 )
 strides.fault(
     "no position attends to itself",
-    "You exclude the position itself. It is among the last ones, and the first of the strides.",
+    "You exclude the position itself. Both heads include it.",
     past=lambda away: away > 0,
 )
 strides.fault(
     "the local head has one position too many",
-    "Your local head has `stride` positions and its own. Its own is one of them.",
+    "Your local head has `stride` positions and its own. Its own position is one of the `stride`.",
     local=lambda away, stride: away <= stride,
 )
 strides.fault(
-    "the local head has its block",
-    """Your local head attends to the positions of its own block: that is the *fixed* pattern. The
-    strided pattern has a window that moves along.""",
+    "the local head uses blocks",
+    """Your local head attends to its own block, which is the *fixed* pattern. The strided pattern
+    has a sliding window.""",
     local=lambda away, stride: (
         torch.arange(len(away))[:, None] // stride == torch.arange(len(away)) // stride
     ),
@@ -216,24 +214,24 @@ for name, own in (
 ):
     strides.fault(
         name,
-        """Your strided head attends to the same positions from everywhere: that is the *fixed*
+        """Your strided head attends to the same positions from every query, which is the *fixed*
         pattern. Count the steps from the query.""",
         column=lambda away, stride, own=own: own(torch.arange(len(away)), stride).expand_as(away),
     )
 strides.fault(
     "a single stride back",
-    "Your strided head stops after one stride. It goes on to the start of the text.",
+    "Your strided head stops after one stride. It should continue to the start of the text.",
     fails=("two_steps",),
     column=lambda away, stride: (away == 0) | (away == stride),
 )
 strides.fault(
-    "the strided head has the window too",
-    "Your strided head also has the keys of the local head. Each head has its own pattern.",
+    "the strided head has the window, too",
+    "Your strided head includes the window of the local head. Each head has its own pattern.",
     column=lambda away, stride: multiple(away, stride) | (away < stride),
 )
 strides.fault(
     "the strided head starts one stride back",
-    "Your strided head leaves out its own position. Distance 0 is a multiple of the stride too.",
+    "Your strided head leaves out its own position. Distance 0 is a multiple of the stride.",
     column=lambda away, stride: multiple(away, stride) & (away > 0),
 )
 
@@ -246,7 +244,7 @@ def strides_exchanged(length, stride):
 
 @strides("both in one")
 def strides_joined(length, stride):
-    """Each of your masks is the union of both. There are two heads, each with its own pattern."""
+    """Both of your masks are the union of the two. Each head has its own pattern."""
     return strided(length, stride).any(0).expand(2, -1, -1)
 
 
@@ -284,24 +282,24 @@ def field_calls(draw):
 
 field.fault(
     "the layers in the wrong order",
-    """You begin with the last layer. The path ends at the input: the mask of a *later* layer is on
-    the left of the product.""",
+    "You multiply the layers in the wrong order. A *later* layer is further left in the product.",
     order=lambda masks: masks.flip(0),
     **NOT_WINDOWS,
 )
 field.axes_swapped(
     "rows and columns exchanged",
-    "Your row i says which outputs depend on i. It should say on which inputs output i depends.",
+    """Your row i lists the outputs that depend on i. It should list the inputs on which output i
+    depends.""",
     **NOT_WINDOWS,
 )
 field.fault(
     "only pairs that every layer allows",
-    "You keep pairs that all layers allow. A path may go to another position in each layer.",
+    "You keep pairs that all layers allow. A path may move to another position in each layer.",
     step=lambda mask, reach: mask & reach,
 )
 field.fault(
     "pairs that some layer allows",
-    "You join the masks by or. A path takes one step in *each* layer, and reaches further.",
+    'You combine the masks with "or". A path takes one step in *each* layer.',
     step=lambda mask, reach: mask | reach,
 )
 for where, parts in {
@@ -312,25 +310,25 @@ for where, parts in {
 }.items():
     field.fault(
         f"a residual connection {where}",
-        """You keep a position, or what it has reached, without a step. There is no residual
-        connection here.""",
+        "You include a residual connection. In this exercise there is none.",
         fails=("layers",) if where == "in the later layers" else ("by_hand", "layers"),
         **parts,
     )
 field.fault(
     "the layer's own pairs are added",
-    "You add the pairs of each later mask. They are only the last step of a path.",
+    "You add the pairs of each later mask. A path needs one step in every layer.",
     step=lambda mask, reach: through(mask, reach) | mask,
     **NOT_WINDOWS,
 )
 field.fault(
     "numbers of paths",
-    "You return how many paths there are. Return whether there is one: True or False.",
+    "You return the number of paths. Return True or False.",
     step=lambda mask, reach: mask.float() @ reach.float(),
 )
 field.fault(
     "everything is reached",
-    "Each later layer reaches everything. A pair has a path if its number of paths is above 0.",
+    """In your result a later layer reaches everything. A pair has a path if its number of paths is
+    above 0.""",
     step=lambda mask, reach: torch.ones_like(mask),
 )
 for which, chosen in (
@@ -345,12 +343,12 @@ for which, chosen in (
     )
 field.fault(
     "the first layer is left out",
-    "You begin with the second layer. A path takes one step in each layer.",
+    "You leave out the first layer. A path takes one step in each layer.",
     begin=lambda mask: with_itself(torch.zeros_like(mask)),
 )
 field.fault(
     "the first mask for all layers",
-    "You use the first mask in each layer. Each layer has its own.",
+    "You use the first mask in every layer. Each layer has its own.",
     fails=("layers",),
     order=lambda masks: masks[:1].expand_as(masks),
 )
@@ -378,7 +376,6 @@ def band(
     query, key, value, half_width, *, steps=window, score=scaled, weigh=soft, mix=mixed,
     near_of=lambda places, length: places.clamp(0, length - 1),
 ):  # fmt: skip
-    """The right answer in four steps; a fault replaces one of them."""
     length = len(query)
     places = torch.arange(length)[:, None] + steps(half_width)
     inside = (places >= 0) & (places < length)
@@ -403,96 +400,102 @@ def band_calls(draw):
 
 
 bands.fault(
-    "the ends attend to the first and last key again and again",
-    """You clamp the positions outside of the text and count them: the first and the last key get
-    several shares. They must have no weight.""",
+    "clamped positions count",
+    """You clamp positions outside the text but do not mask them, so the first and the last key
+    count several times.""",
     weigh=lambda scores, inside: scores.softmax(-1),
     **NUMBERS,
 )
 bands.fault(
     "a position outside has a score of 0",
-    """A position outside of the text has a score of 0, and so a share of the softmax. Mask it with
-    minus infinity before the softmax.""",
+    """You give positions outside the text a score of 0, whose exponential is 1. Mask them before
+    the softmax.""",
     weigh=lambda scores, inside: scores.masked_fill(~inside, 0.0).softmax(-1),
     **NUMBERS,
 )
 bands.fault(
     "weights outside are removed after the softmax",
-    "You mask after the softmax: rows at the ends do not sum to one. Mask before it.",
+    "You mask after the softmax, so rows at the ends sum to less than one. Mask before it.",
     weigh=lambda scores, inside: scores.softmax(-1) * inside,
     **NUMBERS,
 )
 bands.fault(
     "the softmax over the queries",
-    "Your softmax is over the queries. The weights of one query, over its keys, sum to one.",
+    "Your softmax runs over the queries. It should run over the keys of each query.",
     weigh=lambda scores, inside: scores.masked_fill(~inside, -1e30).softmax(0),
     **NUMBERS,
 )
 bands.fault(
     "no scale",
-    "Your scores are the plain products. Divide them by the square root of E.",
+    "You do not scale the scores. Divide them by the root of E.",
     score=lambda query, keys: (query[:, None] * keys).sum(-1),
     fails=("values", "gradient"),
 )
 bands.fault(
     "divided by the root of the window",
-    "You divide by the root of the number of keys in the window. Divide by the square root of E.",
+    "You divide by the root of the number of keys in the window. Divide by the root of E.",
     score=lambda query, keys: (query[:, None] * keys).sum(-1) / keys.shape[1] ** 0.5,
     fails=("values",),
 )
 bands.fault(
     "compared by distance",
-    "Your scores are negative squared distances. Compare query and key by their product.",
+    "Your scores are negative squared distances. Use the dot product.",
     score=lambda query, keys: -(query[:, None] - keys).square().sum(-1) / query.shape[-1] ** 0.5,
     fails=("values", "gradient"),
 )
 bands.fault(
     "no position attends to itself",
-    "Your window leaves out the position itself. Distance 0 is in every window.",
+    "You exclude the position itself. The window includes it.",
     weigh=lambda scores, inside: soft(scores, inside & (window(scores.shape[1] // 2) != 0)),
     **NUMBERS,
 )
 for name, message, offsets in (
-    ("one-sided window", "It lacks the later positions.", lambda half: torch.arange(-half, 1)),
+    (
+        "one-sided window",
+        "Your window lacks the later positions.",
+        lambda half: torch.arange(-half, 1),
+    ),
     (
         "the first key of the window is missing",
-        "It lacks one key on the left.",
+        "Your window lacks one key on the left.",
         lambda half: torch.arange(-half + (half > 0), half + 1),
     ),
     (
         "the last key of the window is missing",
-        "It lacks one key on the right: a range stops before its end.",
+        "Your window lacks one key on the right: a range excludes its end.",
         lambda half: torch.arange(-half, max(half, 1)),
     ),
-    ("half of the half width", "It is about half as wide.", lambda half: window(half // 2)),
+    (
+        "half of the half width",
+        "Your window is about half as wide.",
+        lambda half: window(half // 2),
+    ),
 ):
     bands.fault(
         name,
-        f"Your window is too small. {message} It has `half_width` keys on each side of the query.",
+        f"{message} It needs `half_width` keys on each side.",
         steps=offsets,
         **NUMBERS,
     )
 bands.fault(
     "the text is a ring",
-    "Before the first key you take the last ones. Mask positions outside of the text.",
+    "Your window wraps around the ends of the text. Mask positions outside the text.",
     near_of=lambda places, length: places % length,
     weigh=lambda scores, inside: scores.softmax(-1),
     **NUMBERS,
 )
 bands.fault(
     "each position keeps its own value",
-    "All weights of a row multiply its own value. Each belongs to the value of its key.",
+    "You multiply all weights of a row by its own value. Multiply each by the value of its key.",
     mix=lambda weights, values: mixed(weights, values[:, values.shape[1] // 2, None]),
     **NUMBERS,
 )
 bands.detached(fails=("values", "gradient"))
 
 
-@bands("a table of all pairs", fails=("memory",))
+@bands("a matrix of all pairs", fails=("memory",))
 def band_square(query, key, value, half_width):
-    """Your numbers are right, and you make a table of all pairs on the way. Its memory grows with
-    the square of the length: take only the keys of each window.
-    """
+    """Your values are right, but you build a matrix of all pairs. Use only the keys of each window."""
     scores = query @ key.T / query.shape[-1] ** 0.5
     return soft(scores, distance(len(query)).abs() <= half_width) @ value
 
@@ -527,45 +530,43 @@ def fixed_calls(draw):
 
 fixed.fault(
     "both faults are still there",
-    """This is the broken code as it stands. Take three positions, and write down which key and which
-    value each step of the window brings to the first one.""",
+    """This is the broken code. For three positions, write down which key and which value each step
+    of the window pairs with the first one.""",
     **TURNED,
     **RING,
     **WINDOWS,
 )
 fixed.fault(
     "the text is still a ring",
-    """Keys and values agree now. But a roll brings the end of the text to its start: the first
-    position still attends to the last one.""",
+    """Keys and values now agree. The roll still wraps around: the first position attends to the
+    last one.""",
     **RING,
     **WINDOWS,
 )
 fixed.fault(
-    "values are still shifted the other way",
-    """The ends are masked now. But the weight of a key on the left multiplies the value on the right:
-    shift both alike.""",
+    "values are still shifted in the opposite direction",
+    "The ends are now masked. You still shift the values in the opposite direction of the keys.",
     **TURNED,
     **WINDOWS,
 )
 fixed.fault(
-    "the keys turn round instead of the values",
-    """Keys and values are shifted alike now, both in the wrong direction: your mask is for the other
-    end of the text.""",
+    "the keys are reversed instead of the values",
+    "You now shift keys and values alike, but in the direction opposite to the mask.",
     keys=lambda key, half: shifted(key, half, 1),
     **TURNED,
     **WINDOWS,
 )
 fixed.fault(
     "masked after the softmax",
-    "You set weights outside of the text to 0 after the softmax. Mask before it.",
+    "You set weights outside the text to 0 after the softmax. Mask before it.",
     weigh=lambda scores, inside: scores.softmax(-1) * inside,
     **WINDOWS,
 )
 
 
-@fixed("the window is gone")
+@fixed("the window is missing")
 def fixed_full(query, key, value, half_width):
-    """You attend to all positions. The window of the broken code was right."""
+    """You removed the window and attend to all positions. The window was right."""
     return (query @ key.T / query.shape[-1] ** 0.5).softmax(-1) @ value
 
 
@@ -589,7 +590,6 @@ def seen_by_all(
     shared=lambda keys, values, global_key, global_value, is_global: (keys, values),
     seen=lambda mask, is_global: mask,
 ):  # fmt: skip
-    """The right answer in steps."""
     keys, values = shared(key, value, global_key, global_value, is_global)
     local = near(score(query, keys), seen(mask, is_global), values)
     gq, gk, gv = wide(query, key, value, global_query, global_key, global_value)
@@ -621,32 +621,32 @@ for what, taken in (
 ):
     globals_.fault(
         f"{what} in the global rows",
-        f"Your global rows use {what}. They have projections of their own.",
+        f"Your global rows use {what}. They have their own projections.",
         wide=taken,
     )
 globals_.fault(
     "all positions are global",
-    "You return the global rows for every position. Only global positions take them.",
+    "You return global attention for every position. Only global positions use it.",
     join=lambda is_global, far, near: far + 0 * near,
 )
 globals_.fault(
     "no position is global",
-    "You return the local rows for every position, the global ones too.",
+    "You return local attention for every position. Global positions use global attention.",
     join=lambda is_global, far, near: near + 0 * far,
 )
 globals_.fault(
     "the rows are exchanged",
-    "Positions that are not global have the global rows. Check the order of your choice.",
+    "You exchange the two: positions that are not global get global attention.",
     join=lambda is_global, far, near: by_row(is_global, near, far),
 )
 globals_.fault(
     "both rows are added up",
-    "A global position has the sum of both rows. It takes the global one alone.",
+    "You add both results at global positions. Return the global one alone.",
     join=lambda chosen, far, near: near + chosen[:, None] * far,
 )
 globals_.fault(
     "no scale",
-    "Your scores are the plain products. Divide both tables by the square root of E.",
+    "You do not scale the scores. Divide both by the root of E.",
     score=lambda query, key: query @ key.T,
     fails=("values", "gradient"),
 )
@@ -663,29 +663,29 @@ for what, taken in (
 ):
     globals_.fault(
         f"local rows use the global {what} of global positions",
-        """A local row uses `key` and `value` of every position, the global ones too. Global keys and
-        values are for the global rows.""",
+        """Your local rows use global keys or values at global positions. They use `key` and `value`
+        everywhere.""",
         shared=taken,
         fails=("values", "gradient") if what == "key" else None,
     )
 globals_.fault(
     "local rows exclude global positions",
-    "Your local rows do not attend to global positions. The mask opens these columns.",
+    "Your local rows exclude global positions. Use the mask alone.",
     seen=lambda mask, chosen: mask & ~chosen,
 )
 globals_.fault(
     "global positions attend to each other only",
-    "Your global rows use the keys of global positions only. They attend to *all* positions.",
+    "Your global rows attend only to global positions. They attend to *all* positions.",
     far=lambda scores, chosen, value: soft(scores, chosen) @ value,
 )
 globals_.fault(
     "masked after the softmax",
-    "You mask local weights after the softmax: the rows do not sum to one. Mask before it.",
+    "You mask local weights after the softmax, so rows sum to less than one. Mask before it.",
     near=lambda scores, mask, value: (scores.softmax(-1) * mask) @ value,
 )
 globals_.fault(
     "the mask is left out",
-    "Your local rows attend to everything. Only the global rows have no mask.",
+    "You leave out the mask of the local rows. Only the global rows have none.",
     near=open_rows,
 )
 
@@ -720,19 +720,21 @@ def agrees(candidate, length, half_width, rows=slice(None), factor=1.0):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test always says True. Call the candidate, and compare its answer with your own numbers."""
+    """Your test always returns True. Call the candidate, and compare its answer with your own
+    numbers.
+    """
     return True
 
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test says False even for a right answer. Check the room for rounding, and your return."""
+    """Your test rejects a right answer. Check your tolerance and your return value."""
     return False
 
 
-@checks("only the shape is looked at")
+@checks("only the shape is compared")
 def check_shape(candidate):
-    """You compare the shape and no value. Nearly all wrong answers have the right shape."""
+    """You compare only the shape. Most wrong answers have the right shape."""
     try:
         ones = torch.ones(5, 3)
         return tuple(candidate(ones, ones, ones[:, :2], 1).shape) == (5, 2)
@@ -740,19 +742,19 @@ def check_shape(candidate):
         return False
 
 
-@checks("only the middle is looked at", **HARDER)
+@checks("only the middle is compared", **HARDER)
 def check_middle(candidate):
-    """You compare rows in the middle of the text. Most wrong bands are wrong only at the ends."""
+    """You compare only rows in the middle of the text. Most wrong answers fail only at the ends."""
     return agrees(candidate, 9, 2, slice(3, 6))
 
 
 @checks("one size", **HARDER)
 def check_one_size(candidate):
-    """You try one window. Also try a window of one, and a window wider than the text."""
+    """You test one window. Also test a window of one, and a window wider than the text."""
     return agrees(candidate, 7, 2)
 
 
 @checks("equal scores", **HARDER)
 def check_equal_scores(candidate):
-    """You try queries of zeros. All scores are then equal, and a missing scale does not show."""
+    """Your queries are zero, so all scores are equal and a missing scale does not show."""
     return all(agrees(candidate, 7, half, factor=0.0) for half in (0, 2, 9))

@@ -3,11 +3,11 @@
 #
 # You write the hash of Reformer and the attention inside its chunks, Linformer's attention to mixtures, linear attention as a recurrent network, and the delta rule.
 #
-# Shapes: `L` positions or queries, `S` keys, `E` entries of a query and a key, `F` features, `E_v` entries of a value, `R` rounds of hashing.
-# `...` stands for any number of leading axes, none included.
+# Shapes: `L` positions or queries, `S` keys, `E` the width of queries and keys, `F` features, `E_v` the width of values, `R` rounds of hashing.
+# `...` is any number of leading axes, possibly none.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
@@ -19,12 +19,12 @@ oracles, probes = load_oracles("15_hashing_and_low_rank")
 # %% [markdown]
 # ## 1. Hash
 #
-# `hash_buckets(vectors, rotations)` finds the bucket of each vector in each round:
+# `hash_buckets(vectors, rotations)` returns the bucket of each vector in each round:
 #
 # $$h(x) = \operatorname{argmax}\,[\,x R;\; -x R\,] .$$
 #
 # - `vectors` is `(..., L, E)`, `rotations` is `(R, E, b/2)`: one matrix for each round.
-# - The result is `(..., R, L)`, whole numbers from 0 to `b - 1`. Bucket `n` below `b/2` is the direction of column `n`; bucket `n + b/2` is the opposite one.
+# - The result is `(..., R, L)`, integers from 0 to `b - 1`. Bucket `n` below `b/2` is the direction of column `n`; bucket `n + b/2` is the opposite direction.
 #
 # By hand, with the two axes as directions: $(3, 1)$ is in bucket 0, $(1, 3)$ in 1, $(-3, 1)$ in 2, $(1, -3)$ in 3.
 
@@ -47,7 +47,7 @@ probe.gives(
 )
 
 # %% nbgrader={"grade_id": "hash_buckets-rounds", "grade": true, "points": 2}
-# Several rounds: the second one has other directions.
+# Several rounds with different directions.
 probe = probes(hash_buckets=hash_buckets)
 probe.equals(
     torch.tensor([[2.1, 2.0], [2.0, 2.1], [-1.0, 0.5]]),
@@ -64,18 +64,18 @@ probe = probes(hash_buckets=hash_buckets)
 probe.equals(probe.normal(2, 3, 11, 4), probe.normal(2, 4, 3))
 
 # %% [markdown]
-# ## 2. Attend to mixtures
+# ## 2. Linformer attention
 #
 # `linformer_attention(query, key, value, mix_keys, mix_values)` is
 #
 # $$\operatorname{softmax}\!\Big(\frac{Q\,(M_K K)^\top}{\sqrt E}\Big)\, M_V V .$$
 #
-# - `query` is `(..., L, E)`, `key` is `(..., S, E)`, `value` is `(..., S, E_v)`; `mix_keys` and `mix_values` are `(K, N)` with `N` of at least `S`.
-# - If the text is shorter than `N`, the first `S` columns count.
+# - `query` is `(..., L, E)`, `key` is `(..., S, E)`, `value` is `(..., S, E_v)`; `mix_keys` and `mix_values` are `(K, N)` with `N >= S`.
+# - Only their first `S` columns are used.
 # - The result is `(..., L, E_v)`. Gradients reach all five arguments.
 # - The test with `L = S = 4096`, `E = 8` and `K = 4` allows 4 MiB.
 #
-# By hand: one mixture of two keys. Its weight is one, whatever the query. The values 3 and 5, mixed by $(\frac14, 2)$, give 10.75.
+# By hand: one mixture of two keys. Its weight is one for every query. The values 3 and 5, mixed by $(\frac14, 2)$, give 10.75.
 
 
 # %% nbgrader={"grade_id": "linformer_attention", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.nn"]}
@@ -114,7 +114,7 @@ probe.equals(*(probe.normal(4, 4) for _ in range(5)))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "linformer_attention-shorter", "grade": true, "points": 1}
-# A text that is shorter than the matrices are wide.
+# A text shorter than the width of the matrices.
 probe = probes(linformer_attention=linformer_attention)
 probe.equals(
     probe.normal(3, 4),
@@ -151,11 +151,11 @@ probe.gradient(
 # $$S_i = S_{i-1} + k_i\, v_i^\top, \qquad z_i = z_{i-1} + k_i, \qquad o_i = \frac{q_i^\top S_i}{q_i \cdot z_i} .$$
 #
 # - `query` and `key` are features, `(..., L, F)`, all positive; `value` is `(..., L, E_v)`.
-# - `memory` $S$ is `(..., F, E_v)` and `total` $z$ is `(..., F)`: what came before the first position. What is returned came before the next one, so that a text may be given at once, in parts, or token by token, with the same outputs.
+# - `memory` $S$ is `(..., F, E_v)` and `total` $z$ is `(..., F)`: the state before the first position. The returned state is the one after the last position, so a text may be processed at once, in parts, or token by token, with the same outputs.
 # - No argument is changed. Gradients reach all five.
-# - A loop over the positions is fine, and so is any other way. The test with `L = 4096` and `F = E_v = 8` allows 20 MiB; a table of weights alone needs 64.
+# - You may loop over the positions. The test with `L = 4096` and `F = E_v = 8` allows 20 MiB; a matrix of weights alone needs 64.
 #
-# By hand, with one feature: queries 1 and 1, keys 1 and 3, values 2 and 6, and an empty memory. The outputs are 2 and $(2 + 18)/4 = 5$; memory 20, total 4.
+# By hand, with one feature: queries 1 and 1, keys 1 and 3, values 2 and 6, and a memory of zeros. The outputs are 2 and $(2 + 18)/4 = 5$; memory 20, total 4.
 
 
 # %% nbgrader={"grade_id": "linear_attention", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.nn"]}
@@ -184,7 +184,7 @@ probe.gives(
 )
 
 # %% nbgrader={"grade_id": "linear_attention-values", "grade": true, "points": 2}
-# Several features and leading axes, from an empty memory.
+# Several features and leading axes, from a memory of zeros.
 probe = probes(linear_attention=linear_attention)
 probe.equals(
     *(probe.uniform(5, 3) + 0.1, probe.uniform(5, 3) + 0.1, probe.normal(5, 2)),
@@ -202,7 +202,7 @@ probe.equals(
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "linear_attention-goes_on", "grade": true, "points": 2}
-# One token, with a memory of what came before.
+# One token, with a memory of earlier tokens.
 probe = probes(linear_attention=linear_attention)
 probe.equals(
     *(probe.uniform(1, 3) + 0.1, probe.uniform(1, 3) + 0.1, probe.normal(1, 2)),
@@ -236,7 +236,7 @@ probe.gradient(
 # %% [markdown]
 # ## Look
 #
-# Which vectors share a bucket: eight directions, three noisy copies of each. One round misses some neighbours, several rounds find more.
+# Which vectors share a bucket: eight directions, three noisy copies of each. One round misses some similar pairs, several rounds find more.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -270,23 +270,23 @@ print("linear attention remembers 24 vectors in", memory.numel() + total.numel()
 #
 # `bucket_attention(query, value, buckets, chunk_size)` is one round of Reformer's attention for one head.
 #
-# - `query` is `(L, E)`, `value` is `(L, E_v)`, `buckets` holds one whole number per position. `L` is a multiple of `chunk_size`.
-# - Keys are the queries, divided by their length. Scores are $q_i \cdot k_j$, divided by nothing.
-# - Sort the positions by bucket and, inside a bucket, by position; cut them into chunks. A position sees the positions of its own bucket in its own chunk and in the one before. The first chunk has none before it.
-# - A position does not see itself, unless it sees nothing else: then its output is its own value.
+# - `query` is `(L, E)`, `value` is `(L, E_v)`, `buckets` has one integer per position. `L` is a multiple of `chunk_size`.
+# - Keys are the queries, divided by their length. Scores are $q_i \cdot k_j$, without a scale.
+# - Sort the positions by bucket and, inside a bucket, by position; split them into chunks. A position attends to the positions of its own bucket in its own chunk and in the previous one. The first chunk has no previous one.
+# - A position attends to itself only if it has no other key; then its output is its own value.
 # - The result `(L, E_v)` is in the order of the text. Gradients reach `query` and `value`.
-# - The table of `L` times `L` scores is never held in memory. The test with `L = 2048` and chunks of 16 allows 3 MiB; a table of scores alone needs 16.
+# - The `L` by `L` matrix of scores is never held in memory. The test with `L = 2048` and chunks of 16 allows 3 MiB; that matrix alone needs 16.
 #
-# By hand: three positions in the buckets 0, 1, 0 and one chunk. The first and the last see each other, the second only itself. The values 1, 10, 100 give 100, 10, 1.
+# By hand: three positions in buckets 0, 1, 0 and one chunk. The first and the last attend to each other, the second only to itself. The values 1, 10, 100 give 100, 10, 1.
 #
 # <details><summary>Hint 1</summary>
 #
-# `torch.argsort(..., stable=True)` gives the order, and `argsort` of the order leads back.
+# `torch.argsort(..., stable=True)` gives the order, and `argsort` of the order inverts it.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# With the chunks on an axis of their own, `torch.cat([roll of the chunks by one, the chunks], dim=1)` sets each beside the one before it. Close what the first chunk would see of the last.
+# With the chunks on a separate axis, `torch.cat([roll of the chunks by one, the chunks], dim=1)` joins each with the previous one. Mask the last chunk for the first one.
 #
 # </details>
 
@@ -348,7 +348,7 @@ probe.memory(
 )
 
 # %% nbgrader={"grade_id": "bucket_attention-gradient", "grade": true, "points": 1}
-# Gradients reach queries and values, also where a position is alone.
+# Gradients reach queries and values, also at a position without other keys.
 probe = probes(bucket_attention=bucket_attention)
 probe.gradient(
     probe.normal(6, 3), probe.normal(6, 2), torch.tensor([0, 1, 0, 2, 0, 1]), 3, wrt=(0, 1)
@@ -361,11 +361,11 @@ probe.gradient(
 #
 # $$S_t = S_{t-1}\,(I - \beta_t k_t k_t^\top) + \beta_t v_t k_t^\top, \qquad o_t = S_t\, q_t .$$
 #
-# - `query` and `key` are `(..., L, E)`, `value` is `(..., L, E_v)`, `beta` is `(..., L)`, `memory` $S$ is `(..., E_v, E)`. Mind that values come first here.
-# - Keys are taken as they are: the caller has set their length.
+# - `query` and `key` are `(..., L, E)`, `value` is `(..., L, E_v)`, `beta` is `(..., L)`, `memory` $S$ is `(..., E_v, E)`. Here values come first.
+# - Keys are used as given: the caller has set their length.
 # - No argument is changed. Gradients reach all five.
 #
-# By hand, with one entry: queries and keys 1, values 3 and 5, $\beta$ 1 and $\frac12$, an empty memory. The outputs are 3 and $3 + \frac12 (5 - 3) = 4$, and the memory ends at 4.
+# By hand, with $E = E_v = 1$: queries and keys 1, values 3 and 5, $\beta$ 1 and $\frac12$, a memory of zero. The outputs are 3 and $3 + \frac12 (5 - 3) = 4$; the final memory is 4.
 
 
 # %% nbgrader={"grade_id": "delta_rule", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.nn"]}
@@ -392,7 +392,7 @@ probe.gives(
 )
 
 # %% nbgrader={"grade_id": "delta_rule-values", "grade": true, "points": 2}
-# Several entries, leading axes, and a memory that is not empty.
+# Wider vectors, leading axes, and a nonzero memory.
 probe = probes(delta_rule=delta_rule)
 probe.equals(
     *(probe.normal(4, 3), 0.5 * probe.normal(4, 3), probe.normal(4, 2)),
@@ -419,10 +419,10 @@ probe.gradient(
 )
 
 # %% [markdown]
-# ## 6. Repair: rounds that are merged wrongly
+# ## 6. Repair: merging rounds
 #
-# `broken_merge` should join what several rounds of hashing have found: `outputs` is `(R, L, E_v)`, `lses` is `(R, L)`, the logarithm of the sum of exponentials of each round and position. Every position has seen something in every round.
-# It runs, no shape is wrong, and it has two faults. Find them, and write `fixed_merge`.
+# `broken_merge` should merge the results of several rounds of hashing: `outputs` is `(R, L, E_v)`, `lses` is `(R, L)`, the log-sum-exp of each round and position. Every position has a key in every round.
+# It runs, and its shapes are right, but it has two faults. Find them and write `fixed_merge`.
 
 
 # %% nbgrader={"grade_id": "broken_merge", "locked": true}
@@ -441,7 +441,7 @@ def fixed_merge(outputs, lses):
 
 
 # %% nbgrader={"grade_id": "fixed_merge-small", "grade": true, "points": 1}
-# Small scores: only one of the two faults shows.
+# Small scores, which hide one of the two faults.
 probe = probes(fixed_merge=fixed_merge)
 probe.equals(
     torch.tensor([[[1.0], [2.0], [3.0]], [[5.0], [6.0], [7.0]]]),
@@ -465,10 +465,10 @@ probe.equals(probe.normal(2, 2, 2), torch.tensor([[300.0, -300.0], [301.0, -301.
 # %% [markdown]
 # ## 7. Write the test
 #
-# `check_linear(candidate)` takes another learner's causal linear attention, `candidate(query, key, value)` with positive features `(L, F)` and values `(L, E_v)`, from an empty memory, which returns the output alone, `(L, E_v)`. It returns `True` if the candidate is right, `False` if it is wrong.
+# `check_linear(candidate)` takes another learner's causal linear attention, `candidate(query, key, value)` with positive features `(L, F)` and values `(L, E_v)`, from a memory of zeros, which returns the output alone, `(L, E_v)`. The test returns `True` if the candidate is right, `False` if not.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each wrong one that it rejects earns its share.
-# A test with one position, or with equal values, accepts most of them. Leave room for rounding. A candidate may also raise an error: then it is wrong.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
+# A test with one position, or with equal values, accepts most wrong answers. Allow for rounding. A candidate that raises an error is wrong.
 
 
 # %% nbgrader={"grade_id": "check_linear", "solution": true}
@@ -491,7 +491,7 @@ def check_linear(candidate):
 
 
 # %% nbgrader={"grade_id": "check_linear-plain", "grade": true, "points": 1}
-# A right one, and three that are plainly wrong.
+# A right answer, and three that are clearly wrong.
 def by_table(query, key, value):
     weights = (query @ key.T).tril()
     return weights @ value / weights.sum(-1, keepdim=True)
@@ -509,7 +509,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_linear-mutants", "grade": true, "points": 6}
-# Wrong ones that are harder to see. (Hidden: which.)
+# Wrong answers that are harder to detect. (Which ones is hidden.)
 probe = probes(check_linear=check_linear)
 probe.judges(
     right=[by_table], wrong={"twice the right result": lambda *x: 2 * by_table(*x)}, points=6
@@ -532,17 +532,17 @@ def count(weights):
 probe.judges(
     right=[by_table, lambda query, key, value: by_table(3 * query, 5 * key, value)],
     wrong={
-        "the future is seen": from_weights(lambda w: w),
-        "itself is not seen": from_weights(
+        "the future is read": from_weights(lambda w: w),
+        "itself excluded": from_weights(
             lambda w: w.tril(-1) + 1e-9 * torch.eye(len(w), dtype=w.dtype)
         ),
-        "softmax in place of features": lambda q, k, v: (
+        "softmax instead of features": lambda q, k, v: (
             (q @ k.T).masked_fill(torch.ones(len(q), len(q)).triu(1) > 0, -torch.inf).softmax(-1)
             @ v
         ),
         "divided by the number of keys": from_weights(torch.tril, count),
         "the sum is not divided": from_weights(torch.tril, lambda w: 1.0),
-        "the memory starts anew after 64 positions": from_weights(
+        "the memory is reset after 64 positions": from_weights(
             lambda w: w.tril() * (torch.arange(len(w))[:, None] // 64 == torch.arange(len(w)) // 64)
         ),
     },
@@ -553,22 +553,22 @@ probe.judges(
 # %% [markdown]
 # ## 8. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
+# Use your functions or the numbers of the chapter. Write about 200 words; each part earns two points.
 #
-# 1. Hash vectors in groups and independent ones with 1, 4 and 16 rounds. Show the share of pairs and the share of attention that is kept, beside random buckets. For which attention is LSH a good idea?
-# 2. A colleague shows that the first 16 singular values of an attention matrix hold half of the sum, and concludes that training has made it low-rank. What control do you ask for, and what would the result have to be?
-# 3. Store 4, 8 and 32 pairs in a memory of 8 × 8 by linear attention and by the delta rule, and then a second value under each key. What does each of them forget, and why?
+# 1. Hash vectors in groups and independent ones with 1, 4 and 16 rounds. Show the kept shares of pairs and of attention, compared with random buckets. For which attention is LSH a good idea?
+# 2. The first 16 singular values of an attention matrix make up half of the sum. A colleague concludes that training has made it low-rank. Which control do you ask for, and which result would support the claim?
+# 3. Store 4, 8 and 32 pairs in a memory of 8 × 8 by linear attention and by the delta rule, then store a second value under each key. What does each of them forget, and why?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
-# 1. The kept share of the pairs grows alike for both, from a few percent to nearly half. For groups a few rounds hold nearly all of the weight; for independent directions it lies between random buckets and the best keys.
-# LSH is a good idea where the weight lies on vectors that are nearly parallel, as shared queries and keys of one length encourage; for scores that are the largest of many wide angles it is not.
-# 2. Random scores behind the same mask and softmax, of several sizes, and the same model before training. Only if the trained weights hold clearly more than all of these has training anything to do with it; on the page they do not.
-# 3. With 8 orthogonal keys both are right. Beyond 8 keys cannot be at right angles: the sum reads a mixture, the delta rule keeps late pairs better than early ones.
-# Told twice, the sum returns both values added, while the delta rule replaces the old one, since it writes the difference to what it already says.
+# 1. The kept share of pairs grows equally for both, from a few percent to nearly half. For groups a few rounds keep nearly all of the weight; for independent directions the kept weight lies between random buckets and the best keys.
+# LSH is a good idea where the weight is on nearly parallel vectors, as shared queries and keys of one length encourage, but not where the largest scores come from wide angles.
+# 2. Random scores of several sizes with the same mask and softmax, and the same model before training. The claim holds only if the share of the trained weights clearly exceeds all of these; in the chapter it does not.
+# 3. With 8 orthogonal keys both are right. More than 8 keys cannot be orthogonal: the sum reads a mixture, and the delta rule keeps late pairs better than early ones.
+# With a second value, the sum returns both values added, while the delta rule replaces the old one, since it writes the difference to the stored value.
 #
 # **Points**, one for each:
 #
-# - (1a) Both shares beside random buckets.
+# - (1a) Both shares compared with random buckets.
 # - (1b) Where LSH is a good idea.
 # - (2a) Random scores or the untrained model as a control.
 # - (2b) The result that would support the claim.

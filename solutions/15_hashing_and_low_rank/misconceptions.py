@@ -31,53 +31,51 @@ def hash_calls(draw):
 
 hashes.fault(
     "the opposite directions are left out",
-    """You look for the largest product among the columns only. Half of the buckets stay empty, and a
-    vector that points away from every direction gets the one it is least opposite to.""",
+    """You use only the products with the columns, so half of the buckets stay empty. Include the
+    opposite directions.""",
     sides=lambda along: along,
 )
 hashes.fault(
     "the sign is lost",
-    """You take the largest product in absolute value, so that a vector and its opposite share a
-    bucket. They are as far apart as two directions can be.""",
+    """You take the largest product in absolute value, so a vector and its opposite share a bucket.
+    They need different buckets.""",
     sides=lambda along: along.abs(),
 )
 hashes.fault(
     "the opposite directions come first",
-    """Your buckets are numbered with the opposite directions first, or you take the smallest product.
-    Vectors meet as they should, but the numbers are not the promised ones.""",
+    """You number the opposite directions first, or take the smallest product. The columns come
+    first.""",
     sides=lambda along: torch.cat([-along, along], dim=-1),
 )
 hashes.fault(
-    "each direction beside its opposite",
-    """You number a direction and its opposite one after the other. The columns should have the first
-    half of the numbers, the opposite directions the second half.""",
+    "each direction next to its opposite",
+    """You number each direction and its opposite in succession. Columns have the first half of the
+    numbers, opposite directions the second.""",
     fails=("by_hand", "rounds", "heads"),
     sides=lambda along: torch.stack([along, -along], dim=-1).flatten(-2),
 )
 hashes.fault(
     "the signs as bits of a number",
-    """You write one bit for each direction, its side. Here a bucket is the one direction, or opposite
-    one, that is nearest.""",
+    """You build a number from the signs of the products. The bucket is the index of the largest
+    product.""",
     fails=("by_hand", "rounds", "heads"),
     pick=lambda both: ((both > 0) * 2 ** torch.arange(both.shape[-1])).sum(-1),
     sides=lambda along: along,
 )
 hashes.fault(
     "the product is returned",
-    """You return the largest product itself. Asked is *where* it stands: the number of the bucket.""",
+    "You return the largest product. Return its index.",
     pick=lambda along: along.amax(dim=-1),
 )
 hashes.first_row_for_all(
     "the first round for all",
-    """Every round of yours has the buckets of the first one. Each round has directions of its own;
-    otherwise a second round cannot find what the first has missed.""",
+    "You use the directions of the first round in every round. Each round has its own.",
     dim=-2,
     fails=("rounds", "heads"),
 )
 hashes.axes_swapped(
     "rounds and positions exchanged",
-    """Your result has positions before rounds. Promised are rounds first and positions last, so that
-    one round is one row.""",
+    "Your result has positions before rounds. The contract has rounds first.",
 )
 
 # --- bucket_attention --------------------------------------------------------------------------
@@ -165,36 +163,31 @@ def chunk_calls(draw):
 
 chunks.fault(
     "keys are not scaled to length 1",
-    """You compare with the queries as they are. The keys are the queries divided by their length;
-    otherwise long vectors attract everybody.""",
+    "You use the queries as keys without scaling. Divide the keys by their length.",
     fails=("chunks", "gradient"),
     keys=lambda query: query,
 )
 chunks.fault(
     "the scores are divided by the root",
-    """You divide by the root of the number of entries. Keys have length 1 here, so that a product
-    does not grow with the size, and the exercise divides by nothing.""",
+    "You divide the scores by the root of E. This exercise does not scale them.",
     fails=("chunks", "gradient"),
     score=lambda q, k: q @ k.mT / q.shape[-1] ** 0.5,
 )
 chunks.fault(
-    "a position sees itself",
-    """A position takes part in its own sum. With queries that are keys as well, it fits itself best
-    of all, and hears little else. It may see itself only where it sees nothing else.""",
+    "a position attends to itself",
+    "Your positions attend to themselves. They may do so only without any other key.",
     fails=VALUES,
     itself=lambda place, seen: torch.ones_like(place[:, :, None] != seen[:, None]),
 )
 chunks.fault(
-    "a lonely position gets 0",
-    """A position that sees nobody else gets 0. The contract has another rule for it: its own
-    value.""",
+    "a position without other keys gets 0",
+    "Your position without other keys gets 0. It should get its own value.",
     fails=VALUES,
     alone=lambda lonely, value: 0 * value,
 )
 chunks.fault(
-    "no look at the chunk before",
-    """A chunk sees only itself. A bucket that lies across a border is cut in two, and its halves
-    never meet.""",
+    "the previous chunk is ignored",
+    "Your chunks attend only to themselves. They should also attend to the previous chunk.",
     fails=("chunks",),
     around=lambda x: (
         torch.cat([torch.zeros_like(x), x], dim=1)
@@ -203,9 +196,9 @@ chunks.fault(
     ),
 )
 chunks.fault(
-    "the chunk behind in place of the one before",
-    """You set each chunk beside the one behind it. Look at the sign of the roll, on three chunks by
-    hand.""",
+    "the next chunk instead of the previous one",
+    """You join each chunk with the next one. Join it with the previous one: check the sign of the
+    roll.""",
     fails=("chunks",),
     around=lambda x: torch.cat([x, x.roll(-1, 0)], dim=1),
     start=lambda allowed, size: torch.cat(
@@ -213,49 +206,45 @@ chunks.fault(
     ),
 )
 chunks.fault(
-    "the first chunk looks at the last",
-    """Your chunks form a ring: the first one looks at the last. Rolling does that; what the first
-    chunk sees of the last must be closed.""",
+    "the first chunk attends to the last",
+    "Your first chunk attends to the last one, because the roll wraps around. Mask it.",
     fails=("chunks",),
     start=lambda allowed, size: torch.cat(
         [allowed[:1] if len(allowed) > 1 else closed_start(allowed, size), allowed[1:]]
     ),
 )
 chunks.fault(
-    "every bucket of the chunk is seen",
-    """Inside its chunks a position sees everybody, whatever the bucket. The hash has said who should
-    meet; compare the buckets of both.""",
+    "buckets are ignored inside chunks",
+    """Your positions attend to all positions of their chunks. Only those of the same bucket are
+    allowed.""",
     fails=VALUES,
     same=lambda mine, theirs: torch.ones_like(mine[:, :, None] == theirs[:, None]),
 )
 chunks.fault(
     "not sorted back",
-    """Your result is in the order of the buckets. Whoever calls wants row i to belong to position i;
-    undo the order.""",
+    "Your result is in the sorted order. Restore the order of the text.",
     fails=VALUES,
     back=lambda output, order: output,
 )
 chunks.fault(
     "sorted by the order again",
-    """You take the rows in the sorted order a second time. The way back is the inverse of an order,
-    which is the argsort of it.""",
+    "You apply the sorted order a second time. Apply its inverse, which is its argsort.",
     fails=("chunks", "gradient"),
     back=lambda output, order: output[order],
 )
 chunks.fault(
     "not sorted at all",
-    """You cut the text into chunks as it stands. Positions of one bucket that lie far apart in the
-    text never meet: bringing them together is what sorting is for.""",
+    "You split the text into chunks without sorting. Sort the positions by bucket first.",
     fails=("chunks", "gradient"),
     sort=lambda buckets: torch.arange(len(buckets)),
 )
 chunks.detached()
 
 
-@chunks("the table is built", fails=("long",))
+@chunks("the full matrix is built", fails=("long",))
 def chunk_table(query, value, buckets, chunk_size):
-    """Your numbers are right, but all scores stand in memory at once, L times L of them. Only those
-    of a chunk and the one before it are needed.
+    """Your values are right, but you build all L × L scores. You need only those of a chunk and the
+    previous one.
     """
     chunk = buckets.argsort(stable=True).argsort() // chunk_size
     apart = chunk[:, None] - chunk
@@ -309,56 +298,52 @@ def mixture_calls(draw):
 MIXED = ("values", "shorter", "gradient")
 mixed.fault(
     "no scale",
-    """You compare by the plain product. The scores are divided by the root of the number of entries
-    of a query, as always.""",
+    "You do not scale the scores. Divide them by the root of E.",
     fails=MIXED,
     score=lambda query, short: query @ short.mT,
 )
 mixed.fault(
     "divided by the root of the number of mixtures",
-    """You divide by the root of the number of mixtures. A product is a sum over the entries of a
-    vector; how many keys there are does not enter it.""",
+    """You divide by the root of the number of mixtures. A product sums over the E elements of a
+    key.""",
     fails=MIXED,
     score=lambda query, short: query @ short.mT / short.shape[-2] ** 0.5,
 )
 mixed.fault(
     "softmax over the queries",
-    """Your softmax runs over the queries, so that they compete for a mixture. The weights of one
-    query should sum to one.""",
+    "Your softmax runs over the queries. It should run over the mixtures.",
     fails=MIXED,
     weigh=lambda scores: scores.softmax(-2),
 )
 mixed.fault(
     "no softmax",
-    """There is no softmax between scores and values. Linformer keeps it; only the number of keys is
-    smaller.""",
+    "You leave out the softmax. Linformer keeps it.",
     fails=("by_hand", *MIXED),
     weigh=lambda scores: scores,
 )
 mixed.fault(
     "one matrix for keys and values",
-    """You mix the values by the matrix of the keys. They may be one matrix, but here two are
-    given.""",
+    "You use `mix_keys` for the values as well. Use `mix_values`.",
     fails=MIXED,
     mixes=lambda one, other: (one, one),
 )
 mixed.fault(
     "the two matrices are exchanged",
-    """You mix the keys by the matrix of the values, and the values by that of the keys.""",
+    "You use `mix_values` for the keys and `mix_keys` for the values. Exchange them.",
     fails=MIXED,
     mixes=lambda one, other: (other, one),
 )
 mixed.fault(
     "the last columns for a shorter text",
-    """For a text that is shorter than the matrices you take the last columns. Position s belongs to
-    column s: the first ones count.""",
+    """For a shorter text you use the last columns. Use the first ones: position s belongs to column
+    s.""",
     fails=("shorter",),
     shorten=lambda mix, rows: mix[:, mix.shape[1] - rows.shape[-2] :] @ rows,
 )
 mixed.fault(
     "a shorter text is refused",
-    """You multiply by the whole matrix, so that a text which is shorter than it fails. Only as many
-    columns as there are positions take part.""",
+    """You multiply by the whole matrix, which fails for a shorter text. Use only the first S
+    columns.""",
     fails=("shorter",),
     shorten=lambda mix, rows: mix @ rows,
 )
@@ -366,12 +351,12 @@ mixed.detached()
 
 
 @mixed(
-    "the table is built and mixed afterwards",
+    "the full matrix is built and mixed afterwards",
     fails=("by_hand", "values", "shorter", "long", "gradient"),
 )
 def mixture_late(query, key, value, mix_keys, mix_values):
-    """You make the weights of all keys first and mix them afterwards. The table that should be
-    avoided is there, and the softmax of mixtures is another function than mixtures of a softmax.
+    """You compute the weights of all keys and mix them afterwards. Mix keys and values first: the
+    result differs, and the full matrix is never needed.
     """
     weights = (query @ key.mT / query.shape[-1] ** 0.5).softmax(-1)
     length = key.shape[-2]
@@ -452,56 +437,50 @@ def read_first(q, k, v, memory, total, write, count, norm):
 
 linear.fault(
     "read before writing",
-    """You read the memory before this position has written. A position sees itself as well; the
-    first one would otherwise see nothing.""",
+    """You read the memory before this position writes to it. Write first: a position attends to
+    itself.""",
     fails=NUMBERS,
     step=read_first,
 )
 linear.fault(
     "not divided",
-    """Your outputs are sums, not means. The weights of a position should sum to one: look at what
-    `total` is for.""",
+    "You do not divide the outputs. Divide by the product of query and `total`.",
     fails=NUMBERS,
     norm=lambda found, q, total: found,
 )
 linear.fault(
     "divided by the sum of the keys",
-    """You divide by the sum of all entries of `total`. The weight of a key depends on the query, and
-    so does their sum.""",
+    "You divide by the sum of the elements of `total`. Divide by its product with the query.",
     fails=("values", "goes_on", "gradient"),
     norm=lambda found, q, total: found / total.sum(-1, keepdim=True),
 )
 linear.fault(
-    "the memory that is given is ignored",
-    """You start from an empty memory whatever is given. Token by token, each token would then see
-    only itself.""",
+    "the given memory is ignored",
+    "You start from zeros. Start from `memory` and `total`.",
     fails=("goes_on", "gradient"),
     begin=lambda memory, total: (0 * memory, 0 * total),
 )
 linear.fault(
-    "the total that is given is ignored",
-    """You go on from the memory, but count the weights from 0. The outputs of a text in parts are
-    then too large.""",
+    "the given total is ignored",
+    "You start from `memory`, but set `total` to 0. Start from both.",
     fails=("goes_on", "gradient"),
     begin=lambda memory, total: (memory, 0 * total),
 )
 linear.fault(
     "only the last pair is kept",
-    """Each pair replaces the memory in place of being added to it. Only the last key can be found
-    afterwards.""",
+    "Each of your pairs replaces the memory. Add it to the memory.",
     fails=NUMBERS,
     write=lambda memory, k, v: k.unsqueeze(-1) * v.unsqueeze(-2),
 )
 linear.fault(
     "the total counts positions",
-    """You add 1 to the total for every position. What is divided by is the sum of the weights, and
-    the weights are products with the keys.""",
+    "You add 1 to `total` for every position. Add the key.",
     fails=("by_hand", "values", "goes_on", "gradient"),
     count=lambda total, k: total + 1,
 )
 linear.fault(
     "the output alone is returned",
-    """You return the output alone. Without memory and total nobody can go on from here.""",
+    "You return the output alone. Return memory and total as well.",
     fails=NUMBERS,
     end=lambda output, memory, total: output,
 )
@@ -510,7 +489,7 @@ for whose, mapped in (("query", (True, False)), ("key", (False, True)), ("both",
         linear.fault(
             f"{kind} on {whose}: a feature map too many",
             f"""You apply {kind} to {"query and key" if whose == "both" else f"the {whose}"}. Query and key
-            are features already: the map was applied before, to both alike.""",
+            are already features.""",
             fails=NUMBERS[1:] if whose == "query" else NUMBERS,
             features=lambda query, key, mapped=mapped, phi=phi: tuple(
                 phi(x) if chosen else x for x, chosen in zip((query, key), mapped, strict=True)
@@ -519,38 +498,34 @@ for whose, mapped in (("query", (True, False)), ("key", (False, True)), ("both",
 linear.detached()
 
 
-@linear("the memory of before is returned", fails=NUMBERS)
+@linear("the old memory is returned", fails=NUMBERS)
 def linear_as_given(query, key, value, memory, total):
-    """You return the memory that you were given. What is returned must hold the positions of this
-    call, or the next call knows nothing of them.
-    """
+    """You return the memory and the total unchanged. Return the updated ones."""
     return right_linear(query, key, value, memory, total)[0], memory, total
 
 
 @linear("divided by the number of positions", fails=NUMBERS)
 def linear_mean(query, key, value, memory, total):
-    """You divide by the number of positions. What is divided by is the sum of the weights, and a
-    weight is a product of query and key.
-    """
+    """You divide by the number of positions. Divide by the product of query and `total`."""
     found, *state = right_linear(
         query, key, value, memory, total, norm=lambda found, q, total: found
     )
     return found / torch.arange(1, query.shape[-2] + 1)[:, None], *state
 
 
-@linear("the future is seen", fails=("by_hand", "values", "goes_on", "gradient"))
+@linear("the future is read", fails=("by_hand", "values", "goes_on", "gradient"))
 def linear_whole(query, key, value, memory, total):
-    """Every position reads the memory after the last one has written: it sees the future. Position
-    i may see the positions up to its own.
+    """Your positions read the final memory, which contains the future. Position i reads the memory
+    after its own update.
     """
     memory, total = memory + key.mT @ value, total + key.sum(-2)
     return query @ memory / (query @ total.unsqueeze(-1)), memory, total
 
 
-@linear("the table is built", fails=("long",))
+@linear("the full matrix is built", fails=("long",))
 def linear_table(query, key, value, memory, total):
-    """Your numbers are right, but all weights stand in memory at once: L times L of them. The memory
-    of F times E_v numbers is what makes the table needless.
+    """Your values are right, but you build all L × L weights. The memory of F × E_v numbers
+    replaces them.
     """
     weights = (query @ key.mT).tril()
     found = weights @ value + query @ memory
@@ -607,50 +582,46 @@ def delta_calls(draw):
 
 
 delta.fault(
-    "nothing is erased",
-    """You add the new value and leave what was stored under this key. That is linear attention; the
-    delta rule first takes away what the memory already says.""",
+    "nothing is subtracted",
+    """You add the new value without subtracting the stored one, as linear attention does. The delta
+    rule writes their difference.""",
     change=lambda beta, value, said: beta * value,
 )
 delta.fault(
-    "everything old is erased",
-    """You take away all that the memory says for this key, whatever β is. β says how much is
-    replaced: the same share of the old goes as of the new comes.""",
+    "the old value is not scaled by β",
+    "You subtract the whole stored value. Multiply it by β, like the new one.",
     change=lambda beta, value, said: beta * value - said,
 )
 delta.fault(
-    "the new value comes whole",
-    """You take the share β of the old away and add the new value whole. Both get the factor β.""",
+    "the new value is not scaled by β",
+    "You add the whole new value. Multiply it by β, like the stored one.",
     change=lambda beta, value, said: value - beta * said,
 )
 delta.fault(
     "no beta",
-    """You replace all of the old by all of the new. β says how much: with ½ the memory ends half
-    way.""",
+    "You ignore β. It scales the change of the memory.",
     change=lambda beta, value, said: value - said,
 )
 delta.fault(
     "the wrong sign",
-    """You move the memory away from the new value: the difference has the wrong sign. With β = 1 the
-    memory should say exactly the new value for this key.""",
+    "Your difference has the wrong sign, so the memory moves away from the new value.",
     change=lambda beta, value, said: beta * (said - value),
 )
 delta.fault(
-    "the memory is read by its columns",
-    """You ask the memory with its transpose. It has values first and keys last: $S k$ is a value.""",
+    "the memory is transposed",
+    "You read the memory with its transpose. It is `(E_v, E)`, so $S k$ is a value.",
     fails=("values", "gradient"),
     says=lambda memory, k: (memory.mT @ k.unsqueeze(-1)).squeeze(-1),
 )
 delta.fault(
     "keys scaled to length 1",
-    """You divide the keys by their length. That is a good idea for whoever calls; here they are taken
-    as they are.""",
+    "You divide the keys by their length. Use them as given.",
     fails=("values", "gradient"),
     keys=lambda key: key / key.norm(dim=-1, keepdim=True),
 )
 delta.fault(
-    "the memory that is given is ignored",
-    """You start from an empty memory whatever is given, so that a text cannot be given in parts.""",
+    "the given memory is ignored",
+    "You start from a memory of zeros. Start from `memory`.",
     fails=("values", "gradient"),
     begin=lambda memory: 0 * memory,
 )
@@ -659,9 +630,7 @@ delta.detached()
 
 @delta("read before writing")
 def delta_late(query, key, value, beta, memory):
-    """You read the memory before this position has written. The output of a position is read from
-    the memory after it.
-    """
+    """You read the memory before this position writes to it. Read it afterwards."""
     return right_delta(query, key, value, beta, memory, late=True)
 
 
@@ -683,25 +652,23 @@ def merged(outputs, shares):
 
 @merge("both faults are still there")
 def merge_broken(outputs, lses):
-    """This is the broken code as it stands. Ask which numbers should sum to one, and what the
-    exponential of 200 is in float32.
+    """This is the broken code. Which shares should sum to one, and what is the exponential of 200
+    in float32?
     """
     parts = lses.exp()
     return merged(outputs, parts / parts.sum(dim=-1, keepdim=True))
 
 
-@merge("still summed over the positions")
+@merge("still normalised over the positions")
 def merge_positions(outputs, lses):
-    """Large scores are no trouble any more. But your shares sum to one over the positions: each
-    position should share its attention among the rounds.
-    """
+    """Large scores now work. Your shares still sum to one over the positions, not over the rounds."""
     return merged(outputs, lses.softmax(dim=-1))
 
 
 @merge("exponentials overflow", fails=("large",))
 def merge_overflow(outputs, lses):
-    """The shares sum to one over the rounds now. But the exponentials are taken as they are: above
-    about 88 they are infinite in float32, and far below 0 all of them vanish.
+    """The shares now sum to one over the rounds. You still take raw exponentials, which overflow
+    above about 88 and vanish far below 0.
     """
     parts = lses.exp()
     return merged(outputs, parts / parts.sum(dim=0, keepdim=True))
@@ -709,8 +676,8 @@ def merge_overflow(outputs, lses):
 
 @merge("one maximum for all positions", fails=("large",))
 def merge_one_top(outputs, lses):
-    """You subtract the largest number of the whole table. Positions far below it keep nothing but
-    zeros. Every position has a maximum of its own.
+    """You subtract the largest number of the whole tensor, so positions far below it get only
+    zeros. Each position needs its own maximum.
     """
     parts = (lses - lses.max()).exp()
     return merged(outputs, parts / parts.sum(dim=0, keepdim=True))
@@ -718,16 +685,14 @@ def merge_one_top(outputs, lses):
 
 @merge("the mean of the rounds")
 def merge_mean(outputs, lses):
-    """You take the mean of the rounds. A round that found a much better key should count for much
-    more: that is what the log-sum-exps tell.
-    """
+    """You average the rounds. Weight them by their log-sum-exps."""
     return outputs.mean(dim=0)
 
 
-@merge("shares in proportion to the log-sum-exps")
+@merge("shares proportional to the log-sum-exps")
 def merge_linear(outputs, lses):
-    """You share in proportion to the log-sum-exps. They are logarithms: what counts is the sum of
-    exponentials itself.
+    """Your shares are proportional to the log-sum-exps. They must be proportional to their
+    exponentials.
     """
     return merged(outputs, lses / lses.sum(dim=0, keepdim=True))
 
@@ -755,25 +720,23 @@ def check_calls(draw):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test says True whatever it is given, so that no wrong answer is caught. Call the
-    candidate and compare what comes back with numbers of your own.
+    """Your test always returns True. Call the candidate and compare its result with your own
+    numbers.
     """
     return True
 
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test says False even for a right answer. Look at whether you leave room for rounding, at
-    the dtype of your own numbers, and at what you return in the end.
+    """Your test returns False even for a right answer. Check your tolerance, the dtype of your
+    numbers, and your return value.
     """
     return False
 
 
-@checks("only the shape is looked at")
+@checks("only the shape is compared")
 def check_shape(candidate):
-    """You compare the shape of the answer and no value in it. Nearly all wrong ones have the right
-    shape.
-    """
+    """You compare only the shape. Most wrong answers have the right shape."""
     try:
         got = candidate(torch.ones(3, 2), torch.ones(3, 2), torch.ones(3, 4))
     except Exception:
@@ -781,10 +744,10 @@ def check_shape(candidate):
     return tuple(got.shape) == (3, 4)
 
 
-@checks("one position only")
+@checks("only one position")
 def check_one(candidate):
-    """Your text has one position. Its output is its value, whatever the features are: whoever hands
-    the values on passes your test.
+    """Your text has one position, whose output is its value for all features. Use several
+    positions.
     """
     value = torch.tensor([[1.0, 2.0]])
     try:
@@ -796,9 +759,7 @@ def check_one(candidate):
 
 @checks("equal features", fails=("mutants",))
 def check_equal(candidate):
-    """All your features are the same, so that every weight is. A plain mean of what came before
-    passes your test; draw features that differ.
-    """
+    """All your features are equal, so a plain mean passes. Draw features that differ."""
     value = torch.tensor([[1.0], [3.0], [8.0]])
     try:
         got = candidate(torch.ones(3, 2), torch.ones(3, 2), value)
@@ -810,8 +771,8 @@ def check_equal(candidate):
 
 @checks("a short text", fails=("mutants",))
 def check_short(candidate):
-    """Your text is short. Somebody who works in chunks may forget the memory between two of them,
-    and nobody notices before the first chunk is full.
+    """Your text is short. A candidate that works in chunks may lose the memory between them: test a
+    longer text.
     """
     draw = torch.Generator().manual_seed(2)
     query, key = torch.rand(2, 5, 3, generator=draw) + 0.1

@@ -46,7 +46,7 @@ def chunks_one_by_one(query, value, buckets, chunk_size):
         places = torch.arange(len(q))
         allowed = (b[mine, None] == b[seen]) & (places[mine, None] != places[seen])
         alone = ~allowed.any(-1, keepdim=True)
-        # a position that sees nobody else sees itself
+        # a position without other keys attends to itself
         allowed = allowed | (alone & (places[mine, None] == places[seen]))
         rows.append((q[mine] @ k[seen].T).masked_fill(~allowed, -torch.inf).softmax(-1) @ v[seen])
     output = torch.empty_like(v)

@@ -1,15 +1,15 @@
 # %% [markdown]
 # # Exercises: memory on a GPU
 #
-# Three Triton kernels with ragged edges, two counts that need no kernel, a kernel to repair, and a test for copies.
+# You write three Triton kernels with ragged edges and two counts without a kernel, repair a kernel, and write a test of copies.
 #
-# Everything runs on a processor, through Triton's interpreter; nothing needs a GPU or a network.
-# The interpreter is slow: take small tensors when you try something.
+# Everything runs on a CPU through Triton's interpreter; you need neither a network nor a GPU.
+# The interpreter is slow: use small tensors for your own trials.
 #
 # Triton has wheels for Linux on x86-64 only.
-# On another machine exercises 3 and 6 and the report work as they are; do the others on a Linux machine (a notebook in the cloud is one).
+# On other machines exercises 3 and 6 and the report still work; do the others on a Linux machine, such as a cloud notebook.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import os
@@ -41,13 +41,13 @@ except ModuleNotFoundError:
 # %% [markdown]
 # ## 1. A copy with a ragged edge
 #
-# `blocked_copy(x, block_size)` copies a vector `x` of any length, one block of `block_size` entries per program.
+# `blocked_copy(x, block_size)` copies a vector `x` of any length, one block of `block_size` elements per program.
 #
-# - `block_size` is a power of two. The last block may stick out over the end of `x`; nothing behind the end may be read or written.
-# - Write two things: the kernel `copy_kernel(x, y, size, BLOCK)`, and the function that starts it.
-# - Start from `y = torch.zeros_like(x)`, so that a place that no program writes shows.
+# - `block_size` is a power of two. The last block may extend beyond the end of `x`; do not read or write beyond the end.
+# - Write the kernel `copy_kernel(x, y, size, BLOCK)` and the function that launches it.
+# - Start from `y = torch.zeros_like(x)`, so that elements never written are 0.
 #
-# By hand: ten entries in blocks of four make three programs; the last one copies two entries.
+# By hand: ten elements in blocks of four take three programs; the last one copies two elements.
 #
 # <details><summary>Hint</summary>
 #
@@ -80,7 +80,7 @@ probe = probes(blocked_copy=blocked_copy)
 probe.gives(torch.arange(1.0, 9.0), torch.arange(1.0, 9.0), 4)
 
 # %% nbgrader={"grade_id": "blocked_copy-ragged", "grade": true, "points": 2}
-# Ten entries in blocks of four, and other lengths.
+# Ten elements in blocks of four, and other lengths.
 probe = probes(blocked_copy=blocked_copy)
 probe.equals(torch.arange(1.0, 11.0), 4)
 ### BEGIN HIDDEN TESTS
@@ -89,23 +89,23 @@ for size, block in ((1, 8), (13, 2), (31, 16), (17, 1)):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "blocked_copy-kernel", "grade": true, "points": 2}
-# Your function starts the kernel; and the kernel by itself, with one program too many: what lies behind entry 7 belongs to another array.
+# Your function launches the kernel; and the kernel alone, with one program too many: memory after element 6 belongs to another array.
 probe = probes(blocked_copy=blocked_copy)
 probe.gives(torch.tensor([3.0, 1.0]), torch.tensor([3.0, 1.0]), 2)
 probe.holds(properties.starts_a_kernel, torch.arange(1.0, 11.0), 4)
 written = student.launch(
     copy_kernel, (3,), torch.arange(12.0), torch.full((12,), -1.0), 7, BLOCK=4, writes=1
 ).tolist()
-assert written[:7] == [0, 1, 2, 3, 4, 5, 6], "copy_kernel: the first seven entries are not copied"
+assert written[:7] == [0, 1, 2, 3, 4, 5, 6], "copy_kernel: the first seven elements are not copied"
 assert written[7:] == [-1] * 5, "copy_kernel: it writes behind the end: what does the mask say?"
 
 # %% [markdown]
 # ## 2. Softmax, fused
 #
-# `row_softmax(scores)` takes a table `(rows, width)` and returns the softmax of each row, in **one kernel with one program per row**.
+# `row_softmax(scores)` takes `(rows, width)` and returns the softmax of each row, in **one kernel with one program per row**.
 #
-# - The block must be a power of two that holds a row: `triton.next_power_of_2(width)`. The lanes behind the end must not change the result, whatever the scores are.
-# - The result is right for every finite score, however large.
+# - The block must be a power of two at least as wide as a row: `triton.next_power_of_2(width)`. The lanes beyond the end must never change the result.
+# - It handles every finite score, however large.
 # - The kernel is `softmax_kernel(scores, weights, width, WIDTH)`; row `i` starts at `scores + i * width`.
 #
 # By hand: the row $[0, \ln 3]$ gives $[\frac14, \frac34]$.
@@ -134,12 +134,12 @@ def row_softmax(scores):
 
 
 # %% nbgrader={"grade_id": "row_softmax-by_hand", "grade": true, "points": 1}
-# Two entries make a whole block.
+# Two elements fill a block.
 probe = probes(row_softmax=row_softmax)
 probe.gives(torch.tensor([[0.25, 0.75], [0.5, 0.5]]), torch.tensor([[0.0, 1.0986123], [2.0, 2.0]]))
 
 # %% nbgrader={"grade_id": "row_softmax-ragged", "grade": true, "points": 2}
-# Rows that are no power of two, with scores on both sides of 0.
+# Widths that are not powers of two, with scores on both sides of 0.
 probe = probes(row_softmax=row_softmax)
 probe.equals(torch.tensor([[-3.0, -1.0, -2.0], [1.0, 0.0, 2.0]]))
 ### BEGIN HIDDEN TESTS
@@ -149,7 +149,7 @@ probe.equals(probe.normal(5, 1))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "row_softmax-large", "grade": true, "points": 1}
-# Scores whose exponentials do not fit into a float32.
+# Scores whose exponentials overflow in float32.
 probe = probes(row_softmax=row_softmax)
 probe.equals(torch.tensor([[200.0, 199.0, 0.0, 198.0], [-300.0, -301.0, -299.0, -300.0]]))
 ### BEGIN HIDDEN TESTS
@@ -157,7 +157,7 @@ probe.equals(probe.normal(3, 8) + 500)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "row_softmax-kernel", "grade": true, "points": 1}
-# The kernel by itself, on the first row only: the second row must stay as it is.
+# The kernel alone, on the first row only: it must not change the second row.
 probe = probes(row_softmax=row_softmax)
 probe.gives(torch.tensor([[0.5, 0.5]]), torch.tensor([[1.0, 1.0]]))
 probe.holds(properties.starts_a_kernel, torch.zeros(2, 3))
@@ -169,14 +169,14 @@ assert third, "softmax_kernel: the weights of three equal scores are not a third
 assert written[1].tolist() == [-1] * 3, "softmax_kernel: one program writes into another row"
 
 # %% [markdown]
-# ## 3. What a tiled product moves
+# ## 3. Memory traffic of a tiled product
 #
-# `matmul_bytes(M, N, K, itemsize, block_m, block_n)` returns the bytes that a product of `(M, K)` and `(K, N)` moves in tiles of `block_m` × `block_n`, with `itemsize` bytes a number.
+# `matmul_bytes(M, N, K, itemsize, block_m, block_n)` returns the bytes that a product of `(M, K)` and `(K, N)` moves in tiles of `block_m` × `block_n`, with `itemsize` bytes per number.
 #
 # - A tile of the result reads its rows of the first factor and its columns of the second, all $K$ of each, and is written once.
-# - Tiles at the edge may be smaller; what is masked is not read. The result is an integer.
+# - Tiles at the edge may be smaller; masked elements are not read. The result is an integer.
 #
-# By hand: $M = N = K = 4$ in tiles of 2 × 2, one byte a number. Two tiles across, so that the 16 numbers of the first factor are read twice, as are those of the second; 16 are written. Together 80.
+# By hand: $M = N = K = 4$ in tiles of 2 × 2, one byte per number. With two tiles across, the 16 numbers of the first factor are read twice, and so are those of the second; 16 are written. Together 80.
 
 
 # %% nbgrader={"grade_id": "matmul_bytes", "solution": true}
@@ -193,7 +193,7 @@ probe = probes(matmul_bytes=matmul_bytes)
 probe.gives(80, 4, 4, 4, 1, 2, 2)
 
 # %% nbgrader={"grade_id": "matmul_bytes-sizes", "grade": true, "points": 2}
-# All sizes differ, and tiles do not fit. By hand: 3 tiles down and 2 across, 12 · 2 + 20 · 3 + 15 numbers.
+# All sizes differ, with ragged tiles. By hand: 3 tiles down and 2 across, 12 · 2 + 20 · 3 + 15 numbers.
 probe = probes(matmul_bytes=matmul_bytes)
 probe.gives((24 + 60 + 15) * 2, 3, 5, 4, 2, 1, 3)
 
@@ -215,9 +215,9 @@ probe.everywhere()
 # %% [markdown]
 # ### The roofline
 #
-# `roofline(flops, nbytes, peak_flops, bandwidth)` returns the best rate, in operations per second, of a step that does `flops` operations and moves `nbytes` bytes, on a chip that does at most `peak_flops` operations and moves at most `bandwidth` bytes in a second. Arithmetic and traffic overlap.
+# `roofline(flops, nbytes, peak_flops, bandwidth)` returns the best rate, in operations per second, of a step with `flops` operations and `nbytes` bytes of traffic, on a chip with at most `peak_flops` operations and `bandwidth` bytes per second. Arithmetic and traffic overlap.
 #
-# By hand: 10 operations and 4 bytes, on a chip with 100 operations and 20 bytes a second: the bytes take 0.2 s, the operations 0.1 s. So 10 operations in 0.2 s: a rate of 50.
+# By hand: 10 operations and 4 bytes, on a chip with 100 operations and 20 bytes per second: the bytes take 0.2 s, the operations 0.1 s. So 10 operations in 0.2 s: a rate of 50.
 
 
 # %% nbgrader={"grade_id": "roofline", "solution": true}
@@ -228,7 +228,7 @@ def roofline(flops, nbytes, peak_flops, bandwidth):
 
 
 # %% nbgrader={"grade_id": "roofline-slope", "grade": true, "points": 1}
-# The example of the text: memory is what is waited for.
+# The example of the text: bound by memory.
 probe = probes(roofline=roofline)
 probe.gives(50.0, 10.0, 4.0, 100.0, 20.0)
 ### BEGIN HIDDEN TESTS
@@ -237,7 +237,7 @@ probe.equals(10.0, 6.0, 100.0, 20.0)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "roofline-roof", "grade": true, "points": 1}
-# Many operations for each byte.
+# Many operations per byte: bound by arithmetic.
 probe = probes(roofline=roofline)
 probe.gives(100.0, 1000.0, 4.0, 100.0, 20.0)
 ### BEGIN HIDDEN TESTS
@@ -247,7 +247,7 @@ probe.equals(2.0 * 4096**3, 6.0 * 4096**2, 312e12, 1555e9)
 # %% [markdown]
 # ## Look
 #
-# Your kernels on shapes that fit no block, and why tiles pay: the best rate of an H100 for a product of two matrices of 1024 by 1024 in half precision, by the size of the tile.
+# Your kernels on shapes that fit no block, and the benefit of tiles: the best rate of an H100 for a product of two 1024 by 1024 matrices in half precision, against the tile size.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -258,9 +258,9 @@ moved = [matmul_bytes(1024, 1024, 1024, 2, tile, tile) for tile in tiles]
 rates = [roofline(2 * 1024**3, nbytes, 989e12, 3.35e12) for nbytes in moved]
 figure, axes = plt.subplots(1, 3, figsize=(11, 4), layout="constrained")
 axes[0].plot(blocked_copy(torch.arange(11.0), 4), "o")
-axes[0].set(title="your copy of 0 to 10", xlabel="entry", ylabel="number")
+axes[0].set(title="your copy of 0 to 10", xlabel="element", ylabel="number")
 axes[1].imshow(row_softmax(scores), vmin=0)
-axes[1].set(title="your softmax, row by row", xlabel="entry", ylabel="row")
+axes[1].set(title="your softmax, row by row", xlabel="element", ylabel="row")
 axes[2].loglog([2 * 1024**3 / nbytes for nbytes in moved], rates, "o-")
 for tile, nbytes, rate in zip(tiles, moved, rates, strict=True):
     axes[2].annotate(f"tile {tile}", (2 * 1024**3 / nbytes, rate))
@@ -275,11 +275,11 @@ plt.show()
 #
 # `tiled_matmul(a, b)` multiplies `(M, K)` by `(K, N)`, float32, with one program per tile of 16 × 16 of the result, over a grid of two axes: axis 0 counts the tiles down, axis 1 the tiles across.
 #
-# - A program walks along `K` in strips of 16 and keeps its sum in registers.
+# - A program loops over `K` in strips of 16 and keeps its sum in registers.
 # - None of `M`, `N`, `K` need be a multiple of 16. Start from a result of zeros.
 # - The kernel is `matmul_kernel(a, b, c, M, N, K, BLOCK)`. `tl.dot` multiplies two blocks; `tl.zeros((BLOCK, BLOCK), tl.float32)` is an empty sum.
 #
-# By hand: $\begin{pmatrix} 1 & 2 \end{pmatrix} \begin{pmatrix} 3 \\ 4 \end{pmatrix} = 11$, one tile of which one entry counts.
+# By hand: $\begin{pmatrix} 1 & 2 \end{pmatrix} \begin{pmatrix} 3 \\ 4 \end{pmatrix} = 11$, one tile with one valid element.
 
 
 # %% nbgrader={"grade_id": "matmul_kernel", "solution": true}
@@ -310,7 +310,7 @@ def tiled_matmul(a, b):
 
 
 # %% nbgrader={"grade_id": "tiled_matmul-by_hand", "grade": true, "points": 1}
-# One entry.
+# One element.
 probe = probes(tiled_matmul=tiled_matmul)
 probe.gives(torch.tensor([[11.0]]), torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0], [4.0]]))
 
@@ -329,7 +329,7 @@ probe.equals(probe.normal(40, 3), probe.normal(3, 17))
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "tiled_matmul-kernel", "grade": true, "points": 1}
-# The kernel by itself, started for the second tile across only.
+# The kernel alone, launched only for the second tile across.
 probe = probes(tiled_matmul=tiled_matmul)
 probe.gives(torch.tensor([[6.0]]), torch.tensor([[2.0]]), torch.tensor([[3.0]]))
 probe.holds(properties.starts_a_kernel, torch.ones(2, 3), torch.ones(3, 2))
@@ -343,9 +343,9 @@ assert written[:2].tolist() == [[3.0] * 18] * 2, "matmul_kernel: two rows of 18 
 assert written[2].tolist() == [-1.0] * 18, "matmul_kernel: it writes behind the last row"
 
 # %% [markdown]
-# ## 5. Repair: the largest entry of each row
+# ## 5. Repair: the largest element of each row
 #
-# `broken_row_max` should return the largest entry of each row of `x`, `(rows, width)`. It runs, and it has two faults. Find them, and write `fixed_row_max`, kernel and function.
+# `broken_row_max` should return the largest element of each row of `x`, `(rows, width)`. It runs, but it has two faults. Find them and write `fixed_row_max`, kernel and function.
 
 
 # %% nbgrader={"grade_id": "broken_row_max", "locked": true}
@@ -400,10 +400,10 @@ probe.equals(probe.normal(4, 9) - 10)
 # %% [markdown]
 # ## 6. Write the test
 #
-# `check_copy(candidate)` takes another learner's `blocked_copy(x, block_size)` (contract in exercise 1) and returns `True` if it is right and `False` if it is wrong.
+# `check_copy(candidate)` takes another learner's `blocked_copy(x, block_size)` and returns `True` if it keeps the contract of exercise 1, `False` if not.
 #
-# Your test is tried on right answers, which it must accept, and on wrong ones; each that it rejects earns its share.
-# Many wrong ones are right where the length is a multiple of the block, or where there is one block only. A candidate may also raise an error, or change what it was given: then it is wrong.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
+# Many wrong answers are right if the length is a multiple of the block, or for a single block. A candidate that raises an error or changes its input is wrong.
 
 
 # %% nbgrader={"grade_id": "check_copy", "solution": true}
@@ -425,7 +425,7 @@ def check_copy(candidate):
 
 
 # %% nbgrader={"grade_id": "check_copy-plain", "grade": true, "points": 1}
-# A right one, and two that are plainly wrong.
+# A right answer, and two that are clearly wrong.
 def with_clone(x, block_size):
     return x.clone()
 
@@ -441,13 +441,13 @@ def one_short(x, block_size):
 probe = probes(check_copy=check_copy)
 probe.judges(
     right=[with_clone],
-    wrong={"always zero": always_zero, "one entry short": one_short},
+    wrong={"always zero": always_zero, "one element short": one_short},
     points=1,
 )
 
 
 # %% nbgrader={"grade_id": "check_copy-mutants", "grade": true, "points": 6}
-# Wrong answers of the kind that a kernel gives.
+# Typical mistakes in kernels.
 def by_blocks(programs, places, before=lambda x: None):
     def candidate(x, block_size):
         y = torch.zeros_like(x)
@@ -468,18 +468,18 @@ def own(program, block):
 probe = probes(check_copy=check_copy)
 probe.judges(
     right=[with_clone],
-    wrong={"the last block is left out": by_blocks(lambda n, b: n // b, own)},
+    wrong={"the last block is missing": by_blocks(lambda n, b: n // b, own)},
     points=1,
 )
 ### BEGIN HIDDEN TESTS
 probe.judges(
     right=[with_clone, by_blocks(lambda n, b: -(-n // b), own)],
     wrong={
-        "the last block is left out": by_blocks(lambda n, b: n // b, own),
+        "the last block is missing": by_blocks(lambda n, b: n // b, own),
         "one program only": by_blocks(lambda n, b: 1, own),
         "one program too few": by_blocks(lambda n, b: max(1, -(-n // b) - 1), own),
         "blocks overlap": by_blocks(lambda n, b: -(-n // b), lambda p, b: p + torch.arange(b)),
-        "the first entry is skipped": by_blocks(
+        "the first element is skipped": by_blocks(
             lambda n, b: -(-n // b), lambda p, b: own(p, b) + 1
         ),
         "the input is cleared": by_blocks(lambda n, b: -(-n // b), own, lambda x: x.zero_()),
@@ -487,7 +487,7 @@ probe.judges(
         "each block is reversed": lambda x, block_size: torch.cat(
             [block.flip(0) for block in x.split(block_size)]
         ),
-        "only the first and the last entry": lambda x, block_size: torch.cat(
+        "only the first and the last element": lambda x, block_size: torch.cat(
             [x[:1], 0 * x[1:-1], x[-1:]]
         )[: len(x)],
         "it raises an error": lambda x, block_size: x.view(-1, block_size).flatten(),
@@ -499,24 +499,24 @@ probe.judges(
 # %% [markdown]
 # ## 7. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
+# Use your functions or the numbers of the chapter. Write about 200 words; each part earns two points.
 #
-# 1. Take a chip of which you can find the two rates (name the source). From which intensity on is a step bound by arithmetic? On which side lie your softmax, a product of two 4,096 × 4,096 matrices in half precision, and one token of a language model?
-# 2. With `matmul_bytes`: how do the bytes of that product change when the tile grows from 16 to 256? What keeps a kernel from taking the whole matrix as one tile?
-# 3. What would you have to measure on a GPU, and against which control, to claim that a fused softmax is faster *because* it moves fewer bytes?
+# 1. Choose a chip whose two rates you can find (name the source). From which intensity is a step bound by arithmetic? On which side are your softmax, a product of two 4,096 × 4,096 matrices in half precision, and one token of a language model?
+# 2. With `matmul_bytes`: how do the bytes of that product change when the tile grows from 16 to 256? Why can a kernel not use the whole matrix as one tile?
+# 3. Which measurement on a GPU, with which control, would support the claim that a fused softmax is faster *because* it moves fewer bytes?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
-# 1. H100 SXM, by NVIDIA's data sheet: 989 TFLOP/s in half precision, 3,350 GB/s, so that the edge lies at about 295 operations a byte.
+# 1. H100 SXM, by NVIDIA's data sheet: 989 TFLOP/s in half precision, 3,350 GB/s, so the limit is about 295 operations per byte.
 # The softmax has about 1.25 (memory), the product 4096 / 3 = 1,365 if every number is read once (arithmetic), one token about 1 (memory).
-# 2. Reading falls in proportion to 1 / tile: from 2 · 4096³ / 16 numbers to a sixteenth of it, while writing stays. The sum of a tile has to stay in registers: 256 × 256 float32 are 256 KB, all that a processor has.
-# 3. Time of both versions over many sizes, below and above the size of the L2 cache, as bytes per second beside the rate of a plain copy on the same GPU.
+# 2. Reads fall in proportion to 1 / tile: from 2 · 4096³ / 16 numbers to a sixteenth of that; writes do not change. The sum of a tile must stay in registers: 256 × 256 float32 take 256 KB, all registers of a multiprocessor.
+# 3. Time of both versions over many sizes, below and above the size of the L2 cache, as bytes per second, compared with a plain copy on the same GPU.
 # If bytes are the reason, both versions reach about the rate of the copy, and the quotient of times is the quotient of bytes. A control with the same bytes and more arithmetic (two exponentials) should take the same time.
 #
 # **Points**, one for each:
 #
-# - (1a) The edge, with the source of both rates.
+# - (1a) The limit, with the source of both rates.
 # - (1b) The side of each of the three.
 # - (2a) Bytes fall with the tile.
 # - (2b) The sum of the tile must stay on chip.
-# - (3a) Bytes per second over many sizes, beside a copy.
+# - (3a) Bytes per second over many sizes, compared with a copy.
 # - (3b) A control with equal bytes and more arithmetic.

@@ -1,7 +1,6 @@
 """Wrong answers on the way to kernels: name, message, the tests they fail.
 
-Kernels are imitated in torch, block by block, so that a mistake is recognised without Triton.
-"""
+Kernels are imitated in torch, block by block, so that mistakes are recognised without Triton."""
 
 import math
 
@@ -49,77 +48,73 @@ def copy_calls(draw):
 
 
 copy.fault(
-    "the last block is left out",
-    """The last entries stay 0: you start as many programs as whole blocks fit. A block that is not
-    full needs a program too; its mask takes care of the rest.""",
+    "the last block is missing",
+    """You launch programs only for whole blocks, so the last elements stay 0. A partial block needs
+    a program, too, with a mask.""",
     but=("by_hand",),
     programs=lambda size, block: size // block,
 )
 copy.fault(
     "only the first block is copied",
-    """Only the first block is copied. Look at the grid, which says how many programs run, and at what
-    tells one program from another: it has to enter the places.""",
+    "You copy only the first block. Check the grid, and use the program id in the offsets.",
     programs=lambda size, block: 1,
 )
 copy.fault(
     "blocks overlap",
-    """Your programs start at entry 0, 1, 2 and so on, so that their blocks overlap and the end is
-    never reached. By how much does the start move from one program to the next?""",
+    """Your programs start at elements 0, 1, 2, so their blocks overlap. By how much does the start
+    advance from one program to the next?""",
     places=lambda program, block: program + torch.arange(block),
 )
 copy.fault(
-    "the last entry is masked",
-    """Every entry is copied but the last. Which places are inside, if they count from 0 and there
-    are `size` of them?""",
+    "the last element is masked",
+    "You do not copy the last element. Offsets 0 to `size - 1` are valid.",
     inside=lambda at, size, block: at < size - 1,
 )
 copy.fault(
     "the mask compares with the size of a block",
-    """Your mask lets places below the size of a block through, so that nothing behind the first block
-    is copied. Inside is what lies below the length of the vector.""",
+    """Your mask compares offsets with the block size, so only the first block is copied. Compare
+    them with the length of the vector.""",
     inside=lambda at, size, block: at < block,
 )
 copy.fault(
-    "places count from one",
-    """The first entry is missing: your places begin at 1. `tl.arange(0, BLOCK)` begins at 0, and so
-    do the entries of a tensor.""",
+    "offsets count from 1",
+    "Your offsets begin at 1, so the first element is missing. They begin at 0.",
     places=lambda program, block: own_block(program, block) + 1,
 )
 copy.fault(
     "only even programs",
-    """Every other block is missing: the start of a block moves by two blocks from one program to the
-    next. Compare with the example of the text.""",
+    "You skip every other block: the start advances by two blocks from one program to the next.",
     places=lambda program, block: 2 * program * block + torch.arange(block),
 )
 copy.fault(
     "every block is written to the first",
-    """Your programs read their own blocks and all write to the same places. The start of the block has
-    to enter the address that you store to as well.""",
+    """Your programs read their own blocks but all write to the first one. The start of the block
+    belongs in the store address, too.""",
     target=lambda at, block: at % block,
 )
 copy.fault(
     "every block is read from the first",
-    """Your programs write their own blocks and all read the same places. The start of the block has to
-    enter the address that you load from as well.""",
+    """Your programs write their own blocks but all read the first one. The start of the block
+    belongs in the load address, too.""",
     source=lambda at, block: at % block,
 )
 copy.fault(
-    "as many programs as entries in a block",
-    """The size of a block is the number of your programs. It takes as many as there are blocks: the
-    length divided by the size of a block, rounded up.""",
+    "as many programs as elements in a block",
+    """You launch `block_size` programs. Launch one per block: the length divided by the block size,
+    rounded up.""",
     but=("by_hand",),
     programs=lambda size, block: block,
 )
 copy.fault(
     "the result is copied to the input",
-    """Your kernel fills the vector that you were given with the zeros of the result. It loads from its
-    first argument and stores to its second: compare with the order in which you pass them.""",
+    """You overwrite the input with the zeros of the result. Check the order of the kernel's
+    arguments: it loads from the first and stores to the second.""",
     lambda x, block_size: torch.zeros_like(x.zero_()),
 )
 copy.fault(
-    "no kernel is started",
-    """The numbers are right, but no program of yours has moved them: your function returns its input
-    or lets torch copy it. Start your kernel on a grid, and return what it has written.""",
+    "no kernel is launched",
+    """Your values are right, but torch made the copy. Launch your kernel on a grid, and return its
+    result.""",
     lambda x, block_size: x.clone(),
     fails=("kernel",),
 )
@@ -148,8 +143,7 @@ def softened(scores, *, fill=-math.inf, top=own_top, power=torch.exp, total=own_
 soft = WrongAnswers("row_softmax", tests=("by_hand", "ragged", "large", "kernel"), right=softened)
 
 
-NO_KERNEL = """The numbers are right, but torch has computed them. Start a kernel of yours on a grid, and
-return what it has written."""
+NO_KERNEL = "Your values are right, but torch computed them. Launch your kernel on a grid, and return its result."
 
 
 @witnesses(of="row_softmax")
@@ -172,62 +166,58 @@ def first_row(weights):
 
 soft.fault(
     "masked lanes are 0",
-    """Lanes behind the end of a row hold 0, and take part: in the maximum, and with e⁰ = 1 or so in
-    the sum. What must a lane hold so that it changes neither?""",
+    """Your masked lanes contain 0, which enters the maximum and the sum. Which value changes
+    neither?""",
     fails=("ragged", "kernel"),
     fill=0.0,
 )
 soft.fault(
     "every row is written to the first",
-    """Your programs read their own rows and all write to the first one. The start of the row has to
-    enter the address that you store to as well.""",
+    """Your programs read their own rows but all write to the first one. The start of the row
+    belongs in the store address, too.""",
     rows=lambda weights: torch.cat([weights[-1:], torch.zeros_like(weights[1:])]),
 )
 soft.fault(
     "no maximum subtracted",
-    """You take the exponentials of the scores as they are. Above about 88 they overflow in float32,
-    and far below 0 all of them vanish.""",
+    """You take the exponentials of the raw scores. In float32 they overflow above about 88 and
+    vanish far below 0.""",
     fails=("large", "kernel"),
     top=lambda x: torch.zeros_like(x[:, :1]),
 )
 soft.fault(
     "powers of two",
-    """Your weights are made of powers of two in place of e. `tl.exp2` is what fast kernels take, and
-    then the scores carry a factor that is missing here.""",
+    "You use powers of 2 instead of e. With `tl.exp2` the scores need another factor.",
     power=torch.exp2,
 )
 soft.fault(
     "divided by the width",
-    """You divide by the number of entries. Weights that sum to one are divided by the sum of the
-    exponentials of their own row.""",
+    "You divide by the width of the row. Divide by the sum of its exponentials.",
     total=lambda parts, width: width,
 )
 soft.fault(
     "not divided",
-    """Your weights do not sum to one: the exponentials are stored as they are. The sum over the row
-    is missing.""",
+    "You store the exponentials undivided. Divide them by their sum.",
     total=lambda parts, width: 1.0,
 )
 soft.fault(
     "only the first row is computed",
-    """Only the first row is computed, the others are still 0. There is one program per row: look at
-    the grid, and at what tells one program from another.""",
+    "You compute only the first row. Check the grid, and use the program id.",
     rows=without_first,
 )
 soft.fault(
     "the first row for all",
-    """Every row shows the weights of the first one: the row's number enters where you store, and not
-    where you load.""",
+    """Every row of your result has the weights of the first one: the row index is missing in the
+    load address.""",
     rows=first_row,
 )
 
 soft.fault(
-    "columns in place of rows",
-    """Your columns sum to one. The softmax is that of each row: the entries of a row lie side by side in
-    memory, and rows are `width` apart.""",
+    "columns instead of rows",
+    """Your softmax runs over the columns. The elements of a row are adjacent in memory, and rows
+    are `width` apart.""",
     lambda scores: scores.softmax(0),
 )
-soft.fault("no kernel is started", NO_KERNEL, lambda scores: softened(scores), fails=("kernel",))
+soft.fault("no kernel is launched", NO_KERNEL, lambda scores: softened(scores), fails=("kernel",))
 
 # --- tiled_matmul --------------------------------------------------------------------------------
 
@@ -239,7 +229,7 @@ def added(total, part):
 
 
 def strided(x, step):
-    """What lies at the places of x in memory if its rows are taken to be so many entries apart."""
+    """Elements of x in memory as read with a wrong stride between rows."""
     return x.flatten()[torch.arange(len(x))[:, None] * step + torch.arange(x.shape[1])]
 
 
@@ -281,57 +271,53 @@ def product_calls(draw):
 
 
 product.fault(
-    "the end of K is left out",
-    """The last strip along K is missing where K is no multiple of 16. A strip that is not full needs
-    a turn of the loop too, and a mask.""",
+    "the end of K is missing",
+    """You leave out the last strip if K is not a multiple of 16. A partial strip needs a pass of
+    the loop, too, with a mask.""",
     but=("whole",),
     strips=lambda K: K // B,
 )
 product.fault(
     "only the first strip",
-    """You multiply the first strip along K only. A tile of the result is the sum over all of them:
-    where is the loop?""",
+    "You multiply only the first strip along K. Sum over all strips.",
     but=("by_hand",),
     strips=lambda K: 1,
 )
 product.fault(
-    "the first strip again and again",
-    """Every turn of the loop reads the same strip along K. The start of the strip has to enter both
+    "the first strip repeated",
+    """Every pass of your loop reads the same strip along K. The start of the strip belongs in both
     addresses.""",
     but=("by_hand",),
     reads=lambda k: 0,
 )
 product.fault(
     "the sum is overwritten",
-    """Your tiles hold the product of the last strip alone. Every turn of the loop has to add to what
-    is there.""",
+    "Your tiles contain only the product of the last strip. Add the product of every strip.",
     but=("by_hand",),
     add=lambda total, part: part,
 )
 product.fault(
-    "ragged tiles are left out",
-    """Tiles at the lower and at the right edge are missing: the grid counts whole tiles only. Round
-    up, and let the mask cut.""",
+    "ragged tiles are missing",
+    "Your grid counts only whole tiles. Round up, and mask the tiles at the edge.",
     but=("whole",),
     down=lambda size, block: size // block,
     across=lambda size, block: size // block,
 )
 product.fault(
     "the grid has one axis",
-    """Only the first column of tiles is computed. The grid needs the number of tiles across as its
+    """You compute only the first column of tiles. The grid needs the number of tiles across as its
     second axis.""",
     but=("by_hand",),
     across=lambda size, block: 1,
 )
 product.fault(
     "the axes of the grid are exchanged",
-    """Your kernel takes the tile's row from axis 1 and its column from axis 0, while the grid is
-    made the other way round. With as many tiles down as across nobody notices.""",
+    """Your kernel exchanges the two axes of the grid. Axis 0 counts the tiles down, axis 1 the
+    tiles across.""",
     but=("by_hand",),
     place=lambda i, j: (j, i),
 )
-STRIDE = """In memory the rows of a table are as far apart as it has columns: K entries in the first
-factor, N in the second and in the result. You step by another size in one of the factors."""
+STRIDE = "You use a wrong row stride in one of the factors. Rows are K elements apart in the first factor, N in the second and in the result."
 product.fault(
     "the rows of the first factor are not K apart",
     STRIDE,
@@ -343,10 +329,10 @@ product.fault(
     STRIDE,
     right=lambda a, b: strided(b, len(b)),
 )
-product.fault("no kernel is started", NO_KERNEL, lambda a, b: multiplied(a, b), fails=("kernel",))
+product.fault("no kernel is launched", NO_KERNEL, lambda a, b: multiplied(a, b), fails=("kernel",))
 product.fault(
     "strips are subtracted",
-    """The result has the wrong sign: parts are taken away from the sum and not added to it.""",
+    "Your result has the wrong sign: you subtract the strips. Add them.",
     add=lambda total, part: total - part,
 )
 
@@ -379,68 +365,65 @@ def bytes_calls(draw):
 
 moved.fault(
     "everything is read once",
-    """You count every number once: that is the least that there could be. A number of the first
-    factor is read by each tile across, one of the second by each tile down.""",
+    """You count every number once. Each tile across reads the first factor again, each tile down
+    the second.""",
     first=lambda M, N, K, across, down: M * K,
     second=lambda M, N, K, across, down: K * N,
 )
 moved.fault(
     "the factors are exchanged",
-    """You read the first factor once for each tile down, and the second once for each tile across.
-    Which tiles need one row of the first factor?""",
+    """You read the first factor once per tile down and the second once per tile across. Which tiles
+    need one row of the first factor?""",
     fails=("sizes",),
     first=lambda M, N, K, across, down: M * K * down,
     second=lambda M, N, K, across, down: K * N * across,
 )
 moved.fault(
-    "ragged tiles do not count",
-    """You round the number of tiles down. A tile that sticks out over the edge reads its strips
-    too.""",
+    "ragged tiles are not counted",
+    "You round the number of tiles down. Round up: a tile at the edge reads its strips, too.",
     fails=("sizes",),
     rounded=lambda size, block: size // block,
 )
 moved.fault(
     "one tile too many",
-    """You add a tile also where the tiles fit. Round up: 4 in tiles of 2 are 2 tiles, 5 are 3.""",
+    "You add a tile even where the tiles fit. Round up: 4 in tiles of 2 take 2 tiles, 5 take 3.",
     rounded=lambda size, block: size // block + 1,
 )
 moved.fault(
-    "every tile reads both factors whole",
-    """You read both factors once for each tile of the result. A tile needs its own rows of the first
-    factor and its own columns of the second.""",
+    "every tile reads both whole factors",
+    """You read both whole factors for each tile. A tile needs only its rows of the first factor and
+    its columns of the second.""",
     first=lambda M, N, K, across, down: M * K * across * down,
     second=lambda M, N, K, across, down: K * N * across * down,
 )
 moved.fault(
     "tiles at the edge count in full",
-    """You count every tile as large as the others. What is masked at the edge is not read, and not
-    written.""",
+    "You count tiles at the edge in full. Masked elements are neither read nor written.",
     fails=("sizes",),
     edge=lambda size, block: up(size, block) * block,
 )
 moved.fault(
     "the result is forgotten",
-    """You count what is read and leave out what is written: every entry of the result goes to memory
-    once.""",
+    "You count only reads. Each element of the result is written once.",
     result=lambda M, N, K: 0,
 )
 moved.fault(
-    "entries and not bytes",
-    """You count numbers. Each of them has `itemsize` bytes.""",
+    "elements instead of bytes",
+    "You count elements, not bytes. Each has `itemsize` bytes.",
     fails=("sizes",),
     size=lambda itemsize: 1,
 )
 moved.fault(
     "one fetch for each product",
-    """You fetch both factors for each of the M · N · K multiplications. Inside a tile a number that
-    has been loaded serves a whole row or column.""",
+    """You load both factors for each of the M · N · K multiplications. Inside a tile, a loaded
+    number serves a whole row or column.""",
     first=lambda M, N, K, across, down: M * N * K,
     second=lambda M, N, K, across, down: M * N * K,
 )
 moved.fault(
     "the result is written once for each strip",
-    """You write the tile after every step along K. Its sum stays in registers and is stored once, at
-    the end.""",
+    """You write the result after every step along K. Its sum stays in registers and is written
+    once.""",
     result=lambda M, N, K: M * N * K,
 )
 
@@ -465,28 +448,24 @@ def roof_calls(draw):
 
 roof.fault(
     "always the roof",
-    """You return the rate of the arithmetic whatever the bytes are. A step with few operations for
-    each byte waits for memory.""",
+    "You always return the peak rate. A step with few operations per byte is bound by memory.",
     fails=("slope",),
     join=lambda arithmetic, memory: arithmetic,
 )
 roof.fault(
     "always the slope",
-    """Your rate grows with the intensity without end. No step is faster than the arithmetic of the
-    chip.""",
+    "Your rate grows with the intensity without limit. It never exceeds `peak_flops`.",
     fails=("roof",),
     join=lambda arithmetic, memory: memory,
 )
 roof.fault(
-    "the shorter time counts",
-    """You take the shorter of the two times. Both have to pass before the step is done, so that the
-    longer one counts.""",
+    "the shorter time",
+    "You use the shorter of the two times. The step ends after the longer one.",
     join=min,
 )
 roof.fault(
     "the times add up",
-    """You add the two times. Arithmetic and traffic go on at the same time here: the longer one
-    hides the other.""",
+    "You add the two times. Arithmetic and traffic overlap, so only the longer one counts.",
     join=lambda arithmetic, memory: arithmetic + memory,
 )
 roof.fault(
@@ -498,18 +477,15 @@ roof.fault(
 
 
 roof.fault(
-    "the bandwidth is taken for a rate",
-    """You take the smaller of the two rates as they are. Bytes per second become operations per second
-    by the operations that are done for each byte.""",
+    "the bandwidth as a rate",
+    "You treat the bandwidth as operations per second. Multiply it by the operations per byte.",
     move=lambda flops, nbytes, peak_flops, bandwidth: flops / bandwidth,
 )
 
 
-@roof("a time and not a rate")
+@roof("a time instead of a rate")
 def seconds(flops, nbytes, peak_flops, bandwidth):
-    """You return how long the step takes. The question is how many operations it does in a second:
-    divide the operations by that time.
-    """
+    """You return the time of the step. Divide the operations by that time."""
     return max(flops / peak_flops, nbytes / bandwidth)
 
 
@@ -539,18 +515,18 @@ def max_calls(draw):
 
 fixed.fault(
     "only the first row is computed",
-    """All programs work on the first row: the grid has one axis, and the kernel asks for its place
-    on another one.""",
+    """All your programs process the first row. The grid has one axis, but the kernel reads its id
+    from another one.""",
     rows=only_first,
 )
 fixed.fault(
     "masked lanes are still 0",
-    """A row of negative numbers gets 0: the lanes behind its end hold a number that is larger. Which
-    number is never the largest?""",
+    """Your masked lanes contain 0, which exceeds negative elements. Which number is never the
+    largest?""",
     fails=("ragged",),
     fill=0.0,
 )
-fixed.fault("no kernel is started", NO_KERNEL, lambda x: highest(x), fails=("ragged",))
+fixed.fault("no kernel is launched", NO_KERNEL, lambda x: highest(x), fails=("ragged",))
 
 # --- check_copy ----------------------------------------------------------------------------------
 
@@ -580,37 +556,33 @@ def tried(candidate, *sizes):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test accepts every candidate, so it tests nothing. Call the candidate and compare what it
-    returns with what a copy has to be.
-    """
+    """Your test always returns True. Call the candidate and compare its result with the input."""
     return True
 
 
-@checks("refuses everything")
+@checks("rejects everything")
 def check_refuse(candidate):
-    """Your test rejects right answers too. A test that never says yes is of no use: compare the
-    values, and look at which of your comparisons a right answer fails.
-    """
+    """Your test rejects a right answer. Check which of your comparisons it fails."""
     return False
 
 
-@checks("one whole block only", fails=("mutants",))
+@checks("only one whole block", fails=("mutants",))
 def check_one_block(candidate):
-    """You try one length, which is exactly one block. Most mistakes of a kernel show where there are
-    several blocks, or where the last one is not full.
+    """You test one length, exactly one block. Most mistakes show only with several blocks or a
+    partial last one.
     """
     return tried(candidate, (4, 4))
 
 
 @checks("only whole blocks", fails=("mutants",))
 def check_whole_blocks(candidate):
-    """Every length that you try is a multiple of the block. The last block is full there, and a kernel
-    that forgets the rest passes.
+    """All your lengths are multiples of the block. A kernel that skips the partial last block
+    passes.
     """
     return tried(candidate, (4, 4), (16, 2))
 
 
-@checks("only the shape is looked at")
+@checks("only the shape is compared")
 def check_shape(candidate):
-    """You compare shapes and no value. A block that was never written has the right shape too."""
+    """You compare only the shape. Compare the values."""
     return candidate(torch.ones(5), 4).shape == (5,)

@@ -22,7 +22,7 @@ def strided_copy_kernel(x, y, size, programs, BLOCK: tl.constexpr):
 
 @variant(of="blocked_copy")
 def copy_by_few_programs(x, block_size):
-    # three programs walk over all blocks
+    # three programs loop over all blocks
     y = torch.empty_like(x)
     strided_copy_kernel[(3,)](x, y, x.numel(), 3, BLOCK=block_size)
     return y

@@ -1,17 +1,17 @@
 # %% [markdown]
 # # Exercises: attention in tiles
 #
-# You write attention that never holds its table of scores: the softmax in one pass, then tiles, then the tiles that a causal mask leaves, then the backward pass.
+# You write attention that never stores its matrix of scores: the softmax in one pass, attention in tiles, the tiles under a causal mask, and the backward pass.
 # Most of it is plain PyTorch. The tests compare it with the ordinary formula and measure its memory.
-# Exercise 7 is the kernel itself, in Triton, run by Triton's interpreter.
+# Exercise 7 is the kernel in Triton, run by Triton's interpreter.
 #
-# Shapes: `L` queries, `S` keys with one value each, `E` elements in a query and in a key, `E_v` in a value.
-# `...` stands for any number of leading axes, such as batch and heads, or none.
+# Shapes: `L` queries, `S` keys with one value each, `E` the width of queries and keys, `E_v` that of values.
+# `...` is any number of leading axes (batch, heads), possibly none.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 #
-# Triton has wheels for Linux on x86-64 only. On another machine do exercise 7 elsewhere, for example in a notebook in the cloud; all others work as they are.
+# Triton has wheels for Linux on x86-64 only. On other machines do exercise 7 elsewhere, such as in a cloud notebook; all others work.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import os
@@ -53,7 +53,7 @@ HANDED = torch.tensor([[5.0, 0.0], [0.0, 10.0], [5.0, 5.0]])
 
 
 def far_apart(draw):
-    # Scores of a row differ little; those of different rows lie thousands apart.
+    # Scores within a row are close; those of different rows are thousands apart.
     level = torch.tensor([[60.0], [30.0], [0.0], [-60.0], [10.0]])
     query = torch.cat([level, draw.normal(5, 2)], dim=1)
     key = torch.cat([torch.full((7, 1), 60.0), draw.normal(7, 2)], dim=1)
@@ -61,7 +61,7 @@ def far_apart(draw):
 
 
 # %% [markdown]
-# ## 1. A softmax that reads once
+# ## 1. The online softmax
 #
 # The softmax of a row divides by the sum of its exponentials. To avoid overflow, it subtracts the maximum first.
 # *One* pass over blocks of the row gives both, if you rescale the sum whenever the maximum grows.
@@ -70,8 +70,8 @@ def far_apart(draw):
 #
 # - `scores` is `(..., S)`, the result `(...)`, of the same dtype.
 # - Read blocks of `block_size` scores from left to right, each block once. The last one may be shorter.
-# - Keep one maximum and one sum for each row, and no tensor of the size of `scores`: the memory is measured.
-# - The result is right for every finite score, however large. A score of $-\infty$ does not count; a row of nothing else gives $-\infty$.
+# - Keep one maximum and one sum per row, and no tensor of the size of `scores`: the memory is measured.
+# - It handles every finite score, however large. A score of $-\infty$ adds nothing; a row of only $-\infty$ gives $-\infty$.
 #
 # By hand, `[0, ln 3, ln 4]` in blocks of two. First block: maximum $\ln 3$, sum $\frac13 + 1 = \frac43$.
 # Second block: the maximum is now $\ln 4$. The old sum becomes $\frac43 \cdot \frac34 = 1$, and the new one is $1 + 1 = 2$. The result is $\ln 4 + \ln 2 = \ln 8$.
@@ -105,7 +105,7 @@ probe = probes(online_logsumexp=online_logsumexp)
 probe.gives(torch.tensor([2.0794415]), torch.tensor([[0.0, LN3, 1.3862944]]), 2)
 
 # %% nbgrader={"grade_id": "online_logsumexp-values", "grade": true, "points": 1}
-# Several rows, and blocks that fit.
+# Several rows, whole blocks.
 probe = probes(online_logsumexp=online_logsumexp)
 probe.equals(torch.tensor([[3.0, 1.0, 2.0, 0.0], [0.0, 1.0, 2.0, 3.0]]), 2)
 ### BEGIN HIDDEN TESTS
@@ -126,7 +126,7 @@ probe.equals(probe.normal(3, 5), 9)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "online_logsumexp-large", "grade": true, "points": 1}
-# Scores whose exponentials do not fit into a float32, growing and falling from block to block.
+# Scores whose exponentials overflow in float32, growing and falling from block to block.
 probe = probes(online_logsumexp=online_logsumexp)
 probe.equals(torch.tensor([[0.0, 1.0, 200.0, 201.0], [300.0, 301.0, 0.0, 1.0]]), 2)
 ### BEGIN HIDDEN TESTS
@@ -135,7 +135,7 @@ probe.equals(-400 + 9 * probe.normal(6, 9), 2)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "online_logsumexp-closed", "grade": true, "points": 1}
-# A first block of nothing but minus infinity, and a whole row of it.
+# A first block of minus infinity, and a whole row of it.
 probe = probes(online_logsumexp=online_logsumexp)
 inf = float("inf")
 probe.equals(torch.tensor([[-inf, -inf, 1.0, 2.0], [-inf, -inf, -inf, -inf]]), 2)
@@ -155,7 +155,7 @@ probe.memory(probe.normal(2048, 4096), 128, below=6_000_000)
 # %% [markdown]
 # ## 2. Repair
 #
-# This attention reads its keys in tiles. It passes some tests with ordinary numbers and a length that fits. It has two faults.
+# This attention reads its keys in tiles. It passes some tests with small scores and whole tiles, but it has two faults.
 #
 # ```python
 # def fixed_streaming(query, key, value, tile_size):
@@ -173,7 +173,7 @@ probe.memory(probe.normal(2048, 4096), 128, below=6_000_000)
 #     return output / total[..., None]
 # ```
 #
-# Write `fixed_streaming(query, key, value, tile_size)`: attention without a mask. `query` is `(..., L, E)`, `key` `(..., S, E)`, `value` `(..., S, E_v)`, the output `(..., L, E_v)`. All keys count, for any `tile_size`. `torch.softmax`, `torch.logsumexp` and their relatives are not allowed.
+# Write `fixed_streaming(query, key, value, tile_size)`: attention without a mask. `query` is `(..., L, E)`, `key` `(..., S, E)`, `value` `(..., S, E_v)`, the output `(..., L, E_v)`. It attends to all keys for any `tile_size`. `torch.softmax`, `torch.logsumexp` and their relatives are not allowed.
 
 
 # %% nbgrader={"grade_id": "fixed_streaming", "solution": true} attn_course={"forbidden": ["softmax", "log_softmax", "logsumexp", "logcumsumexp", "logaddexp", "scaled_dot_product_attention", "autograd", "aten::*softmax*", "aten::logsumexp", "aten::*logcumsumexp*", "aten::logaddexp*", "aten::*scaled_dot_product*"]}
@@ -216,7 +216,7 @@ probe.equals(3 * probe.normal(5, 3), 2 * probe.normal(7, 3), probe.normal(7, 2),
 # %% [markdown]
 # ## Look
 #
-# Left: a map of attention weights that your log-sum-exp rebuilds from scores, in blocks of 16. Right: how far your tiled attention is from the plain formula, for tiles of several sizes.
+# Left: attention weights computed from scores with your log-sum-exp, in blocks of 16. Right: the difference of your tiled attention from the plain formula, for several tile sizes.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -245,10 +245,10 @@ plt.show()
 # $$O = \operatorname{softmax}\!\left(\frac{Q K^\top}{\sqrt E}\right) V, \qquad \ell_i = \log \sum_j e^{q_i \cdot k_j / \sqrt E} .$$
 #
 # - `query` is `(..., L, E)`, `key` `(..., S, E)`, `value` `(..., S, E_v)` with the same leading axes; `output` is `(..., L, E_v)` and `lse` `(..., L)`, all of one dtype.
-# - Take queries and keys `tile_size` at a time. Neither `L` nor `S` need be a multiple of it, and the result does not depend on it, except for rounding.
+# - Process queries and keys in tiles of `tile_size`. Neither `L` nor `S` need be a multiple of it, and the result depends on it only by rounding.
 # - With `is_causal`, query `i` may attend to the keys `0` to `i`; both count from the left.
-# - Only one tile of scores exists at a time, for each leading index: the memory is measured.
-# - The result is right for every finite score.
+# - Only one tile of scores per leading index exists at a time: the memory is measured.
+# - It handles every finite score.
 #
 # By hand, with $E = 4$ and tiles of two: the scores are $0, \ln 3$ and $0$.
 # After the first tile the maximum is $\ln 3$, the sum $\frac13 + 1 = \frac43$, and the sum of values $\frac13 (5, 0) + (0, 10) = (\frac53, 10)$.
@@ -313,7 +313,7 @@ for tile_size in (1, 3, 4, 6, 16):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "tiled_attention-causal", "grade": true, "points": 2}
-# Query i sees the keys 0 to i.
+# Query i attends to keys 0 to i.
 probe = probes(tiled_attention=tiled_attention)
 probe.equals(torch.ones(4, 2), torch.eye(4)[:, :2] * 3, torch.eye(4), 2, is_causal=True)
 ### BEGIN HIDDEN TESTS
@@ -335,7 +335,7 @@ probe.equals(*far_apart(probe), probe.normal(7, 3).double(), 2)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "tiled_attention-memory", "grade": true, "points": 2}
-# 3,072 positions: the table of scores would take 36 MiB, inputs and output 768 KiB each.
+# 3,072 positions: the matrix of scores would take 36 MiB, inputs and output take 768 KiB each.
 probe = probes(tiled_attention=tiled_attention)
 many = [probe.normal(3072, 64) for _ in range(3)]
 probe.memory(*many, 128, below=5_600_000)
@@ -344,14 +344,14 @@ probe.memory(*many, 128, is_causal=True, below=5_600_000)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4. Tiles that need no work
+# ## 4. Tiles under a causal mask
 #
-# A causal mask excludes half of all pairs. There are three kinds of tiles: those without an allowed pair need not be computed, those with allowed pairs only need no mask, and those along the diagonal need it.
+# A causal mask excludes half of all pairs. There are three kinds of tiles: those without an allowed pair are skipped, those with only allowed pairs need no mask, and those on the diagonal need it.
 #
 # `tile_kinds(query_length, key_length, query_tile, key_tile)` returns an integer tensor with a row for each tile of queries and a column for each tile of keys:
 #
-# - `0` where no pair of the tile is allowed, `2` where every pair is, and `1` otherwise.
-# - Query `i` may attend to the keys `0` to `i`. The last tiles may be smaller than the others: only pairs that exist count.
+# - `0` where no pair of the tile is allowed, `2` where every pair is, `1` otherwise.
+# - Query `i` may attend to the keys `0` to `i`. The last tiles may be smaller: only existing pairs count.
 #
 # By hand, four queries in tiles of two and four keys in tiles of one: key 0 is allowed for both queries 0 and 1, key 1 for one of them, and keys 2 and 3 for neither. So the first row is `[2, 1, 0, 0]`; the second one is `[2, 2, 2, 1]`.
 
@@ -375,7 +375,7 @@ probe = probes(tile_kinds=tile_kinds)
 probe.gives(torch.tensor([[2, 1, 0, 0], [2, 2, 2, 1]]), 4, 4, 2, 1)
 
 # %% nbgrader={"grade_id": "tile_kinds-square", "grade": true, "points": 1}
-# Tiles as wide as high.
+# Square tiles.
 probe = probes(tile_kinds=tile_kinds)
 probe.equals(6, 6, 2, 2)
 ### BEGIN HIDDEN TESTS
@@ -384,7 +384,7 @@ probe.equals(5, 5, 1, 1)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "tile_kinds-oblong", "grade": true, "points": 1}
-# Wide tiles and high ones.
+# Wide and high tiles.
 probe = probes(tile_kinds=tile_kinds)
 probe.equals(8, 8, 4, 2)
 probe.equals(8, 8, 2, 4)
@@ -403,9 +403,9 @@ probe.everywhere()
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 5. Backward, without the weights
+# ## 5. The backward pass
 #
-# The forward pass keeps no weights. It keeps $\ell$, which gives a tile of weights in one step: $P_{ij} = e^{s_{ij} - \ell_i}$.
+# The forward pass stores no weights. It stores $\ell$, which gives a tile of weights in one step: $P_{ij} = e^{s_{ij} - \ell_i}$.
 #
 # `flash_backward(query, key, value, output, lse, grad_output, tile_size)` returns the triple `(grad_query, grad_key, grad_value)`, where `grad_output` is the gradient of the loss with respect to the output:
 #
@@ -501,7 +501,7 @@ probe.equals(*parts, *oracles.forward_of(*parts), probe.normal(5, 3).double(), 2
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "flash_backward-memory", "grade": true, "points": 1}
-# 3,072 positions: the table of weights would take 36 MiB, each gradient 768 KiB.
+# 3,072 positions: the matrix of weights would take 36 MiB, each gradient takes 768 KiB.
 probe = probes(flash_backward=flash_backward)
 many = [probe.normal(3072, 64) for _ in range(3)]
 probe.memory(*many, *oracles.forward_of(*many), probe.normal(3072, 64), 128, below=8_000_000)
@@ -509,11 +509,11 @@ probe.memory(*many, *oracles.forward_of(*many), probe.normal(3072, 64), 128, bel
 # %% [markdown]
 # ## 6. Write the test
 #
-# `check_flash(candidate)` takes a candidate for `tiled_attention(query, key, value, tile_size, is_causal=False)` of exercise 3 (its memory does not count) and returns `True` if it is right, `False` if it is wrong.
+# `check_flash(candidate)` takes a candidate for `tiled_attention(query, key, value, tile_size, is_causal=False)` and returns `True` if it keeps the contract of exercise 3 (its memory aside), `False` if not.
 #
-# It must accept right candidates, and earns a share of the points for each wrong one that it rejects.
-# Most wrong ones pass a test with small random numbers, a length that fits and one tile. Think of what can go wrong *between* tiles, at the last one, on the diagonal, and with the second result.
-# Leave room for rounding. A candidate that raises an error on your inputs is wrong.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
+# Most wrong answers pass a test with small random numbers, whole tiles and one tile. Test rescaling *between* tiles, the last tile, the diagonal, and the second result.
+# Allow for rounding. A candidate that raises an error is wrong.
 
 
 # %% nbgrader={"grade_id": "check_flash", "solution": true}
@@ -547,7 +547,7 @@ def check_flash(candidate):
 
 
 # %% nbgrader={"grade_id": "check_flash-plain", "grade": true, "points": 1}
-# A right candidate, and three that are plainly wrong.
+# A right candidate, and three that are clearly wrong.
 def by_rows(query, key, value, tile_size, is_causal=False):
     return from_numpy(oracles.right_tiled)(query, key, value, tile_size, is_causal)
 
@@ -567,7 +567,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_flash-mutants", "grade": true, "points": 8}
-# Wrong candidates that are harder to detect. (Hidden: which.)
+# Wrong candidates that are harder to detect. (Which ones is hidden.)
 probe = probes(check_flash=check_flash)
 probe.judges(
     right=[by_rows],
@@ -599,20 +599,20 @@ probe.judges(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 7. The kernel, and the tiles that it leaves out
+# ## 7. The causal kernel
 #
-# `flash_causal(query, key, value)` is causal attention in **one kernel**, with a program for each tile of 16 queries.
+# `flash_causal(query, key, value)` is causal attention in **one kernel**, with one program per tile of 16 queries.
 #
 # - `query` is `(L, E)`, `key` and `value` are `(S, E)`, float32; `E` is 16 or 32. Query `i` attends to the keys `0` to `i`. The result is `(L, E)`.
-# - A program goes through the keys 16 at a time, from the first tile to the last one that any of its queries may attend to. **It never reads a later tile**: that saves half of the work, and a test checks it.
-# - Neither `L` nor `S` need be a multiple of 16, and there may be more queries than keys. The result is right for every finite score.
-# - The beginning and the end of the kernel are given: the tile of queries, the running maximum, sum and output, and the last division. Write the loop between them, and the function that starts the kernel, with `BLOCK=16` and a result of zeros.
+# - A program reads the keys 16 at a time, from the first tile to the last one to which its queries may attend. **It never reads a later tile**, which saves half of the work; a test checks it.
+# - Neither `L` nor `S` need be a multiple of 16, and there may be more queries than keys. It handles every finite score.
+# - The beginning and the end of the kernel are given: the tile of queries, the running maximum, sum and output, and the final division. Write the loop between them, and the function that launches the kernel with `BLOCK=16` and a result of zeros.
 #
-# By hand: three queries and three keys are one program and one tile. With the scores $0, \ln 3, 0$ in each row, the rows have one, two and three keys: the weights are $(1)$, $(\frac14, \frac34)$ and $(\frac15, \frac35, \frac15)$.
+# By hand: three queries and three keys take one program and one tile. With the scores $0, \ln 3, 0$ in each row, the rows have one, two and three keys: the weights are $(1)$, $(\frac14, \frac34)$ and $(\frac15, \frac35, \frac15)$.
 #
 # <details><summary>Hint</summary>
 #
-# `tl.dot(q, tl.trans(k), input_precision="ieee")` multiplies tiles exactly, `tl.max(scores, axis=1)` and `tl.sum` work on rows, `tl.where` chooses. The end of the loop is the smaller of two numbers: `tl.minimum`.
+# `tl.dot(q, tl.trans(k), input_precision="ieee")` multiplies tiles exactly, `tl.max(scores, axis=1)` and `tl.sum` reduce rows, `tl.where` selects. The end of the loop is a minimum of two numbers: `tl.minimum`.
 #
 # </details>
 
@@ -657,15 +657,15 @@ def flash_causal(query, key, value):
 
 
 # %% nbgrader={"grade_id": "flash_causal-by_hand", "grade": true, "points": 1}
-# The example of the text: the first entry of a query is 4, and 1/sqrt(16) makes 1 of it.
+# The example of the text: the first element of a query is 4, and 1/sqrt(16) scales it to 1.
 probe = probes(flash_causal=flash_causal)
-asked, offered, handed = torch.zeros(3, 16), torch.zeros(3, 16), torch.zeros(3, 16)
-asked[:, 0] = 4.0
-offered[1, 0] = LN3
-handed[:, 0] = torch.tensor([20.0, 40.0, 80.0])
+query, key, value = torch.zeros(3, 16), torch.zeros(3, 16), torch.zeros(3, 16)
+query[:, 0] = 4.0
+key[1, 0] = LN3
+value[:, 0] = torch.tensor([20.0, 40.0, 80.0])
 expected = torch.zeros(3, 16)
 expected[:, 0] = torch.tensor([20.0, 35.0, 44.0])
-probe.gives(expected, asked, offered, handed)
+probe.gives(expected, query, key, value)
 
 # %% nbgrader={"grade_id": "flash_causal-whole", "grade": true, "points": 1}
 # Two whole tiles of queries and of keys.
@@ -690,7 +690,7 @@ for keys in (rising, rising.flip(0)):
     probe.equals(400 * torch.eye(1, 16).expand(20, 16), keys, probe.normal(20, 16))
 
 # %% nbgrader={"grade_id": "flash_causal-skipped", "grade": true, "points": 2}
-# One tile of queries. The keys from 16 on are NaN, so that reading them shows.
+# One tile of queries. Keys from 16 on are NaN, so reading them shows.
 probe = probes(flash_causal=flash_causal)
 poisoned = torch.ones(40, 16)
 poisoned[16:] = float("nan")
@@ -702,7 +702,7 @@ probe.equals(query, key, value)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "flash_causal-kernel", "grade": true, "points": 2}
-# The kernel by itself, over three tiles. Keys and values of the last ones are NaN, which shows in each
+# The kernel alone, over three tiles. Keys and values of the last ones are NaN, which shows in each
 # program that reads a tile of later keys.
 probe = probes(flash_causal=flash_causal)
 probe.gives(torch.ones(1, 16), torch.zeros(1, 16), torch.zeros(1, 16), torch.ones(1, 16))
@@ -718,23 +718,23 @@ for tiles in (3, 2, 1):
 # %% [markdown]
 # ## 8. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
+# Use your functions or the numbers of the chapter. Write about 200 words; each part earns two points.
 #
-# 1. Measure the peak memory of `tiled_attention` and of attention in one line, for lengths from 256 to 4,096. How does each grow, and what remains of the difference in the backward pass?
-# 2. Count the bytes that a tile size of 64 and one of 128 *queries* read and write, for 4,096 positions of 64 entries in 16 bits. What limits the tile size, and what does the size of the *key* tile change?
+# 1. Measure the peak memory of `tiled_attention` and of attention in one line, for lengths from 256 to 4,096. How does each grow, and how large is the difference in the backward pass?
+# 2. Count the bytes that a tile size of 64 and one of 128 *queries* read and write, for 4,096 positions with E = 64 in 16 bits. What limits the tile size, and what does the size of the *key* tile change?
 # 3. Your tiled attention is exact. Does it do fewer multiplications than the plain one, in the forward pass, in the backward pass, with a causal mask? Why is it faster on a GPU?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
-# 1. The plain one grows with the square of the length (four times as much for twice the length), the tiled one with the output, linearly. In the backward pass autograd keeps the weights of the plain one; the tiled backward pass keeps inputs, output and one number a row, and makes the weights again.
-# 2. Every tile of queries reads all keys and values: 4096/64 = 64 times 1 MiB, against 32 times with 128. Queries, output and log-sum-exp are moved once. The bytes depend on the tile of queries alone; the tile of keys changes how much must be on chip at once. The memory on chip limits both: queries, keys, values, output and scores of a tile must fit.
-# 3. Forward it does as many, and a few more for the corrections; backward more, since the scores are computed again (five products in place of four); with a causal mask about half, as tiles above the diagonal are skipped.
-# On a GPU the time goes into moving the table of scores to memory and back, not into multiplications; that traffic is what is saved.
+# 1. The plain one grows with the square of the length (four times as much for twice the length), the tiled one with the output, linearly. In the backward pass autograd keeps the weights of the plain one; the tiled backward pass keeps inputs, output and one number per row, and recomputes the weights.
+# 2. Every tile of queries reads all keys and values: 4096/64 = 64 times 1 MiB, against 32 times with 128. Queries, output and log-sum-exp are moved once. The bytes depend only on the query tile; the key tile changes how much must be on chip at once. On-chip memory limits both: queries, keys, values, output and scores of a tile must fit.
+# 3. In the forward pass it does as many, plus a few for rescaling. In the backward pass it does more, since it recomputes the scores (five products instead of four). With a causal mask it does about half, as it skips tiles above the diagonal.
+# On a GPU the plain version spends its time on moving the scores to memory and back, not on multiplications; tiling saves that traffic.
 #
 # **Points**, one for each:
 #
 # - (1a) Both growths measured.
 # - (1b) What is kept for the backward pass.
 # - (2a) Bytes for both tiles.
-# - (2b) Memory on chip limits both; the tile of keys changes no bytes.
+# - (2b) On-chip memory limits both; the key tile does not change the bytes.
 # - (3a) The counts forward, backward and causal.
-# - (3b) Traffic is what is saved, not multiplications.
+# - (3b) It saves traffic, not multiplications.

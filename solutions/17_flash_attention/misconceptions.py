@@ -32,7 +32,6 @@ def online(
     rescale=lambda total, top, shift: total * (top - shift).exp(),
     power=lambda block, shift: (block - shift[..., None]).exp(), start=lambda top: top,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     top = start(scores.new_full(scores.shape[:-1], -torch.inf))
     total = torch.zeros_like(top)
     for block in blocks(scores, block_size):
@@ -63,17 +62,16 @@ def rows_of_scores(draw):
 
 lse.fault(
     "the sum is not rescaled",
-    """The maximum grows, and the sum stays as it is. Its terms were divided by the old exponential:
-    multiply by e^(old - new).""",
+    "You do not rescale the sum when the maximum grows. Multiply it by e^(old - new).",
     rescale=lambda total, top, shift: total,
     **ALL,
 )
-# what overflows shows differently where the end of the function has a case for empty rows
+# an overflow shows differently if the end of the function handles empty rows
 for finish, empty in ((ended, ()), (guarded, ("closed",))):
     lse.fault(
         "the maximum of the last block",
-        """Your maximum is that of the current block, and falls where an earlier one was larger: the
-        rescaling overflows. Keep the larger of the two.""",
+        """Your maximum is that of the current block alone, so it can fall and the rescaling
+        overflows. Keep the larger of the two.""",
         maximum=lambda top, block: block.amax(dim=-1),
         finish=finish,
         **LARGE,
@@ -88,31 +86,31 @@ for finish, empty in ((ended, ()), (guarded, ("closed",))):
     )
     lse.fault(
         "one maximum for all rows",
-        """You subtract the maximum of the whole block. A row far below it vanishes: each row has a
-        maximum of its own.""",
+        """You subtract the maximum of the whole block, so a row far below it vanishes. Each row
+        needs its own maximum.""",
         fails=LARGE["fails"] if finish is ended else ("large", "closed"),
         maximum=lambda top, block: torch.maximum(top, block.max()),
         finish=finish,
     )
     lse.fault(
         "minus infinity minus minus infinity",
-        """In a row of nothing but minus infinity you subtract minus infinity from itself: NaN.
+        """In a row of only minus infinity you subtract minus infinity from itself, which is NaN.
         Subtract a finite number there.""",
         fails=("closed",),
         shifted=lambda new: new,
         finish=finish,
     )
     lse.fault(
-        "the correction is upside down",
-        """Your sum is multiplied by e^(new - old), which is infinite in the first block and too large
-        later. It should become smaller.""",
+        "the rescaling is inverted",
+        "You multiply the sum by e^(new - old). Multiply it by e^(old - new).",
         fails=LSE if finish is guarded else None,
         rescale=lambda total, top, shift: total * (shift - top).exp(),
         finish=finish,
     )
 lse.fault(
     "no maximum",
-    "You add up plain exponentials. In float32 they overflow above 88 and vanish below -103.",
+    """You take the exponentials of the raw scores. In float32 they overflow above 88 and vanish
+    below -103.""",
     maximum=lambda top, block: torch.zeros_like(top),
     **LARGE,
 )
@@ -131,7 +129,7 @@ for name, message, ending in (
 ):
     lse.fault(
         name,
-        f"The end of your function is not the log-sum-exp, max + log(sum of e^(s - max)). {message}",
+        f"Your result is not max + log(sum of e^(s - max)). {message}",
         finish=ending,
         **ALL,
     )
@@ -146,8 +144,8 @@ lse.fault(
 )
 lse.fault(
     "a block by its own maximum",
-    """The exponentials of a block use its own maximum, the sum uses the running one. Use the running
-    maximum for both.""",
+    """You subtract the block's own maximum from its scores, but rescale with the running one. Use
+    the running maximum for both.""",
     fails=("values", "ragged", "large", "closed"),
     power=lambda block, shift: (block - block.amax(dim=-1, keepdim=True)).exp(),
 )
@@ -155,8 +153,8 @@ lse.fault(
 
 @lse("all blocks at once", fails=("memory",))
 def lse_whole(scores, block_size):
-    """Your numbers are right, but a tensor of the size of all scores is in memory. Keep one block at
-    a time.
+    """Your values are right, but you build a tensor of the size of `scores`. Keep one block at a
+    time.
     """
     top = finite(scores.amax(dim=-1))
     return (scores - top[..., None]).exp().sum(dim=-1).log() + top
@@ -205,7 +203,6 @@ def flash(
     each=lambda mixture, total: mixture, finish=divided,
     logarithm=lambda top, total: top + total.log(),
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     length, keys = query.shape[-2], key.shape[-2]
     output = query.new_zeros(*query.shape[:-1], value.shape[-1])
     lses = query.new_zeros(query.shape[:-1])
@@ -269,14 +266,15 @@ def overturned(old, rescale):
 
 tiled.fault(
     "the maximum starts from 0",
-    "Your maximum is never below 0: exponentials of very negative scores vanish. Start with -inf.",
+    """Your maximum is never below 0, so exponentials of very negative scores vanish. Start with
+    -inf.""",
     fails=("large",),
     maximum=lambda top, scores: highest(top, scores).clamp(min=0.0),
 )
 tiled.fault(
     "the maximum of the last tile",
-    """Your maximum is that of the current tile, and falls where an earlier one was larger: the
-    rescaling overflows. Keep the larger of the two.""",
+    """Your maximum is that of the current tile alone, so it can fall and the rescaling overflows.
+    Keep the larger of the two.""",
     fails=("large",),
     maximum=lambda top, scores: torch.where(scores.amax(-1) == -torch.inf, top, scores.amax(-1)),
 )
@@ -293,46 +291,46 @@ def all_closed(scores, closed):
 
 
 for name, message, close, poisons in (
-    ("the mask is ignored", "`is_causal` changes nothing.", lambda s, i, j, *n: s, False),
+    ("the mask is ignored", "You ignore `is_causal`.", lambda s, i, j, *n: s, False),
     (
         "the diagonal is masked",
-        "A query does not attend to its own key, and the first one to none.",
+        "You mask each query's own key, so the first query has no key.",
         lambda s, i, j, *n: closed_above(s, i - 1, j),
         True,
     ),
     (
         "the diagonal tiles are left out",
-        "Your loop stops before the tile of the queries, which is partly allowed.",
+        "Your loop stops before the tile on the diagonal.",
         lambda s, i, j, *n: all_closed(s, j >= i),
         True,
     ),
     (
         "the diagonal tiles after the first are left out",
-        "Your loop stops before the tile of the queries, which is partly allowed.",
+        "Your loop stops before the tile on the diagonal.",
         lambda s, i, j, *n: closed_above(s, i, j) if i == j == 0 else all_closed(s, j >= i),
         False,
     ),
     (
-        "positions of queries are counted in the tile",
-        "Your mask counts queries from 0 in each tile. Add the position of the tile.",
+        "query positions counted within the tile",
+        "Your mask counts queries from 0 in each tile.",
         lambda s, i, j, *n: closed_above(s, 0, j),
         False,
     ),
     (
-        "positions of keys are counted in the tile",
-        "Your mask counts keys from 0 in each tile. Add the position of the tile.",
+        "key positions counted within the tile",
+        "Your mask counts keys from 0 in each tile.",
         lambda s, i, j, *n: closed_above(s, i, 0),
         False,
     ),
     (
-        "positions are counted in the tile",
-        "Your mask counts from 0 in each tile. Add the positions of the tiles.",
+        "positions counted within the tile",
+        "Your mask counts from 0 in each tile.",
         lambda s, i, j, *n: closed_above(s, 0, 0),
         False,
     ),
     (
-        "positions are counted in each tile that is read",
-        "Your mask counts from 0 in each tile. Add the positions of the tiles.",
+        "positions counted within each tile that is read",
+        "Your mask counts from 0 in each tile.",
         lambda s, i, j, *n: (
             all_closed(s, True) if j > i + s.shape[-2] - 1 else closed_above(s, 0, 0)
         ),
@@ -340,13 +338,13 @@ for name, message, close, poisons in (
     ),
     (
         "counted from the right",
-        "Your mask lets the last query attend to the last key. Both count from the left.",
+        "Your mask aligns the last query with the last key.",
         lambda s, i, j, length, keys: closed_above(s, i + keys - length, j),
         True,
     ),
     (
         "counted from the right",
-        "Your mask lets the last query attend to the last key. Both count from the left.",
+        "Your mask aligns the last query with the last key.",
         lambda s, i, j, length, keys: (
             all_closed(s, True)
             if j > i + s.shape[-2] - 1
@@ -355,8 +353,8 @@ for name, message, close, poisons in (
         True,
     ),
     (
-        "the future in place of the past",
-        "Your mask keeps later keys and excludes earlier ones. It is turned round.",
+        "the future instead of the past",
+        "Your mask is reversed: it keeps later keys and excludes earlier ones.",
         lambda s, i, j, *n: s.masked_fill(
             torch.arange(j, j + s.shape[-1]) < torch.arange(i, i + s.shape[-2])[:, None], -torch.inf
         ),
@@ -367,34 +365,34 @@ for name, message, close, poisons in (
     for shifted in (finite, lambda new: new) if poisons else (finite,):
         tiled.fault(
             name,
-            f"{message} Query i attends to the keys 0 to i of the whole sequence.",
+            f"{message} Query i attends to keys 0 to i of the whole sequence.",
             fails=("causal",) if shifted is finite or "right" in name else ("causal", "memory"),
             close=close,
             shifted=shifted,
         )
 tiled.fault(
     "no mask but minus infinity for whole tiles",
-    "You leave out later tiles, and do not mask the tile on the diagonal. Later keys are in it.",
+    "You skip later tiles but do not mask the tile on the diagonal. It contains later keys.",
     fails=("causal",),
     close=lambda s, i, j, *n: all_closed(s, j > i),
 )
 tiled.fault(
     "divided in every tile",
-    "You normalise the weights of each tile. Sum over all tiles, and divide once, at the end.",
+    "You normalise the weights of each tile. Sum over all tiles, and divide once at the end.",
     fails=NUMBERS,
     mix=lambda weights, values, total: weights / weights.sum(-1, keepdim=True) @ values,
 )
 for faults, tests in ((tiled, NUMBERS), (fixed, None)):
     faults.fault(
         "divided again in every tile",
-        "You divide the result so far after each tile, earlier tiles again and again. Divide once.",
+        "You divide the running output after each tile. Divide once at the end.",
         fails=tests,
         each=divided,
         finish=lambda output, total: output,
     )
     faults.fault(
         "each tile is divided by the sum so far",
-        "You divide a tile when you add it. The sum is not complete then: divide once, at the end.",
+        "You divide each tile by the sum so far. Divide once at the end, by the complete sum.",
         fails=tests,
         mix=lambda weights, values, total: weights @ values / total[..., None],
         finish=lambda output, total: output,
@@ -406,17 +404,15 @@ for name, message, ending in (
 ):
     tiled.fault(
         f"{name} in the log-sum-exp" if "in place" not in name else f"{name} of the log-sum-exp",
-        f"Your output is right. Your second result is not max + log(sum of e^(s - max)). {message}",
+        f"Your output is right, but your second result is not max + log(sum of e^(s - max)). {message}",
         fails=NUMBERS,
         logarithm=ending,
     )
 
 
-@tiled("the table is built", fails=("memory",))
+@tiled("the full matrix is built", fails=("memory",))
 def tiled_whole(query, key, value, tile_size, is_causal=False):
-    """Your numbers are right, but all scores are in memory at once. Keep one tile of them, and of
-    earlier ones only maximum, sum and output.
-    """
+    """Your values are right, but you keep all scores in memory. Keep one tile at a time."""
     return flash(query, key, value, max(query.shape[-2], key.shape[-2]), is_causal)
 
 
@@ -426,15 +422,15 @@ def all_but_last(length, size):
 
 fixed.fault(
     "both faults are still there",
-    """This is the broken code as it stands. Print the maximum and `rescale` after every tile, and the
-    positions that the loop reads.""",
+    """This is the broken code. Print the maximum and `rescale` after every tile, and the positions
+    that the loop reads.""",
     key_tiles=all_but_last,
     rescale_sum=kept,
     rescale_output=kept,
 )
 fixed.fault(
     "the last keys are still dropped",
-    "The rescaling is right now. But the loop ends at the last whole tile.",
+    "The rescaling is now right. Your loop still ends at the last whole tile.",
     fails=("ragged",),
     key_tiles=all_but_last,
 )
@@ -454,7 +450,6 @@ def kernel_flash(
     walk=lambda first, keys: range(0, min(first + B, keys), B), maximum=highest,
     power=lambda x: x.exp(), rescale_sum=shrunk, rescale_output=shrunk, finish=divided,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     output, keys = torch.zeros_like(query), len(key)
     for program in range(programs(len(query))):
         first = program * B
@@ -493,30 +488,31 @@ def causal_calls(draw):
 
 kernel.fault(
     "later tiles are read",
-    """Your numbers are right, but your programs also read tiles that none of their queries may attend
-    to. Stop at the last key of the tile's last query.""",
+    """Your values are right, but your programs also read fully masked tiles. Stop at the last key
+    of the tile's last query.""",
     fails=("skipped",),
     walk=lambda first, keys: range(0, keys, B),
 )
 kernel.fault(
     "the loop ends before the diagonal",
-    "Your programs stop before the tile of their own positions. The first one has no keys at all.",
+    "Your programs stop before the tile on the diagonal, so the first one has no keys.",
     walk=lambda first, keys: range(0, min(first, keys), B),
 )
 kernel.fault(
     "no mask on the diagonal",
-    "You leave out later tiles, and do not mask the tile on the diagonal. Later keys are in it.",
+    "You skip later tiles but do not mask the tile on the diagonal. It contains later keys.",
     fails=KERNEL,
     close=lambda scores, first, start, keys: closed_lanes(scores, first + B, start, keys),
 )
 kernel.fault(
     "the diagonal is masked",
-    "A query does not attend to its own key, and the first one to none. Use <=, not <.",
+    "You mask each query's own key, so the first query has no key. Use <=, not <.",
     close=lambda scores, first, start, keys: closed_lanes(scores, first - 1, start, keys),
 )
 kernel.fault(
     "lanes after the last key count",
-    "The lanes after the last key hold zeros, and a zero is a score. They need minus infinity.",
+    """You do not mask the lanes after the last key, so they count with a score of 0. They need
+    minus infinity.""",
     fails=("ragged",),
     close=lambda scores, first, start, keys: closed_lanes(scores, first, start, start + B),
 )
@@ -524,7 +520,7 @@ for place, least in (("all", 0), ("some", B)):
     rest = ("ragged", "large")
     kernel.fault(
         "the last keys are dropped",
-        "You never read the keys after the last whole tile. A tile that is not full is one more turn.",
+        "You never read the keys after the last whole tile. A partial tile needs a pass, too.",
         fails=("by_hand", *rest, "kernel") if place == "all" else rest,
         walk=lambda first, keys, least=least: range(
             0, max(min(first + B, keys) // B * B, min(least, keys)), B
@@ -532,7 +528,7 @@ for place, least in (("all", 0), ("some", B)):
     )
     kernel.fault(
         "the last queries are dropped",
-        "Queries after the last whole tile stay 0. Round the number of programs up.",
+        "You skip the queries after the last whole tile. Round the number of programs up.",
         fails=("by_hand", *rest, "kernel") if place == "all" else rest,
         programs=lambda length, least=least: max(length // B, least // B),
     )
@@ -552,33 +548,32 @@ for faults, tests, growing in (
     ):
         faults.fault(
             what,
-            f"""The maximum grows, and {what}. Sum and output were both made with the old maximum: multiply
-            each by e^(old - new).""",
+            f"""When the maximum grows, {what}. Multiply both sum and output by e^(old - new).""",
             fails=growing,
             **steps,
         )
     faults.fault(
-        "the correction is upside down",
-        "You multiply by e^(new - old). What was summed up before must become smaller.",
+        "the rescaling is inverted",
+        "You multiply by e^(new - old). Multiply by e^(old - new).",
         rescale_sum=overturned,
         rescale_output=overturned,
     )
     faults.fault(
         "no scale",
-        "Your scores are the plain products. The formula divides them by the square root of E.",
+        "You do not scale the scores. Divide them by the root of E.",
         fails=tests,
         score=lambda rows, keys, value: rows @ keys.mT,
     )
     faults.fault(
         "never divided",
-        "Your output is a weighted sum of the values. Divide it by the sum of the weights.",
+        "You do not normalise the output. Divide it by the sum of the weights.",
         fails=tests,
         finish=lambda output, total: output,
     )
 for faults in (tiled, kernel):
     faults.fault(
         "no running maximum",
-        "You take the exponentials of the scores themselves. Above about 88 they overflow in float32.",
+        "You take the exponentials of the raw scores. In float32 they overflow above about 88.",
         fails=("large",),
         maximum=lambda top, scores: torch.zeros_like(top),
     )
@@ -594,7 +589,6 @@ def kinds(
     every=lambda first_key, last_key, first_query, last_query: last_key <= first_query,
     arrange=lambda table: table,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     first_query = starts(query_length, query_tile)[:, None]
     first_key = starts(key_length, key_tile)
     edges = first_key, ends(first_key, key_length, key_tile)
@@ -618,54 +612,54 @@ def tile_calls(draw):
 
 tiles.fault(
     "queries and keys exchanged",
-    "Your table has a row for each tile of keys. It has a row for each tile of queries.",
+    "Your result has a row per tile of keys. It should have a row per tile of queries.",
     arrange=lambda table: table.T,
 )
 tiles.fault(
     "0 and 2 exchanged",
-    "Your 0 is a tile in which all pairs are allowed. It should be one in which none is.",
+    "You return 0 where all pairs are allowed and 2 where none is. Exchange them.",
     arrange=lambda table: 2 - table,
 )
 tiles.fault(
-    "the mask turned round",
-    "You allow later keys and exclude earlier ones. Query i attends to the keys 0 to i.",
+    "the mask is reversed",
+    "You allow later keys and exclude earlier ones. Query i attends to keys 0 to i.",
     some=lambda k0, k1, q0, q1: k1 >= q0,
     every=lambda k0, k1, q0, q1: k0 >= q1,
 )
 tiles.fault(
     "the diagonal is masked",
-    "You compare with <. A query may attend to its own position too.",
+    "You exclude each query's own position. Compare with <=.",
     some=lambda k0, k1, q0, q1: k0 < q1,
     every=lambda k0, k1, q0, q1: k1 < q0,
 )
 tiles.fault(
     "no tile is whole",
-    "All tiles with an allowed pair are 1. Where every pair is allowed, no mask is needed: 2.",
+    "You return 1 for all tiles with an allowed pair. Where every pair is allowed, return 2.",
     every=lambda k0, k1, q0, q1: torch.zeros_like(k0 <= q0),
 )
 tiles.fault(
-    "every open tile is whole",
-    "Your table has only 0 and 2. The tiles along the diagonal need the mask: 1.",
+    "every allowed tile is whole",
+    "You return only 0 and 2. Tiles on the diagonal are 1.",
     every=lambda k0, k1, q0, q1: torch.ones_like(k0 <= q0),
 )
 tiles.fault(
     "the last tiles are dropped",
-    "You count whole tiles only. Where a length is no multiple of the tile, one more is left.",
+    "You count only whole tiles. The last tile may be smaller.",
     starts=lambda length, tile: torch.arange(0, max(length // tile, 1) * tile, tile),
     **RAGGED,
 )
 tiles.fault(
     "the last tile counts pairs that do not exist",
-    "You treat the last tile as a whole one. Count only positions that exist.",
+    "You treat the last tile as whole. Count only existing positions.",
     ends=lambda first, length, tile: first + tile - 1,
     **RAGGED,
 )
 
 
-@tiles("the numbers of the tiles are compared")
+@tiles("the indices of the tiles are compared")
 def kinds_by_number(query_length, key_length, query_tile, key_tile):
-    """You compare the numbers of two tiles. Tiles of queries and of keys may differ in size, and the
-    last ones are smaller: compare positions.
+    """You compare the indices of two tiles. Compare positions: query tiles and key tiles may differ
+    in size.
     """
     row = torch.arange(-(-query_length // query_tile))[:, None]
     column = torch.arange(-(-key_length // key_tile))
@@ -687,7 +681,6 @@ def back(
     to_query=with_scale, to_key=with_scale,
     to_value=lambda weights, grad_scores, rows, scale: weights.mT @ rows,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     scale = query.shape[-1] ** -0.5
     mean = mean_of(grad_output, output)
     grads = [torch.zeros_like(part) for part in (query, key, value)]
@@ -729,7 +722,7 @@ for name, message, softmax in (
     ("the weights are missing in dS", "Multiply by P.", lambda p, dp, mean: dp - mean[..., None]),
     (
         "D of a tile",
-        "Your D is summed over the keys of one tile. It belongs to the whole row: take dO and O.",
+        "D is a sum over the whole row, not over a tile: use dO and O.",
         lambda p, dp, mean: p * (dp - (p * dp).sum(-1, keepdim=True)),
     ),
     (
@@ -739,7 +732,7 @@ for name, message, softmax in (
     ),
     (
         "each weight by itself",
-        "Your P (1 - P) dP treats each weight alone. A score changes all weights of its row.",
+        "Your P (1 - P) dP treats each weight alone; a score changes all weights of its row.",
         lambda p, dp, mean: p * (1 - p) * dp,
     ),
 ):
@@ -753,8 +746,7 @@ for name, weigh in (
 ):
     backward.fault(
         name,
-        """Your weights are made from one tile alone, which does not know the sum of its row. Use the
-        log-sum-exp that the forward pass kept.""",
+        "You compute the weights from one tile alone. Use the log-sum-exp of the whole row.",
         fails=BACK,
         weigh=weigh,
     )
@@ -764,7 +756,7 @@ for name, to_value in (
 ):
     backward.fault(
         f"the gradient of the value by {name}",
-        f"You multiply dO by {name}. The weights themselves mix the values: multiply by P.",
+        f"You multiply dO by {name}. Multiply dO by P.",
         fails=BACK,
         to_value=to_value,
     )
@@ -775,28 +767,28 @@ for of, plain in (
 ):
     backward.fault(
         f"no scale in the {of}",
-        f"The scores are scaled, and your {of} lack that factor. It belongs to both, dQ and dK.",
+        f"The scale is missing in the {of}. It belongs to both dQ and dK.",
         fails=BACK[1:],
         **plain,
     )
 backward.fault(
     "no scale in the scores",
-    "You make the weights from the plain products. The forward pass had scaled scores.",
+    "You do not scale the scores in the backward pass. The forward pass scaled them.",
     fails=BACK[1:],
     score=lambda rows, keys, value: rows @ keys.mT,
 )
 backward.fault(
     "the last tiles are dropped",
-    "Positions after the last whole tile take no part. The last tile may be smaller.",
+    "You skip the positions after the last whole tile. The last tile may be smaller.",
     fails=("ragged", "large"),
     tiles_of=whole_tiles,
 )
 
 
-@backward("the table is built", fails=("memory",))
+@backward("the full matrix is built", fails=("memory",))
 def backward_whole(query, key, value, output, lse, grad_output, tile_size):
-    """Your numbers are right, but all weights are in memory at once. Use one tile for all three
-    gradients, then forget it.
+    """Your values are right, but you keep all weights in memory. Use one tile for all three
+    gradients, then drop it.
     """
     return back(query, key, value, output, lse, grad_output, 1 << 20)
 
@@ -832,32 +824,34 @@ def case(candidate, tile_size, is_causal=False, size=1.0):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test always says True. Call the candidate, and compare its answer with your own numbers."""
+    """Your test always returns True. Call the candidate, and compare its answer with your own
+    numbers.
+    """
     return True
 
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test says False even for a right answer. Check the room for rounding, and your return."""
+    """Your test rejects a right answer. Check your tolerance and your return value."""
     return False
 
 
-@checks("only the shape is looked at")
+@checks("only the shape is compared")
 def check_shape(candidate):
-    """You compare the shape and no value. Nearly all wrong answers have the right shape."""
+    """You compare only the shape. Most wrong answers have the right shape."""
     output, sums = candidate(torch.ones(2, 3), torch.ones(4, 3), torch.ones(4, 5), 2, False)
     return tuple(output.shape) == (2, 5) and tuple(sums.shape) == (2,)
 
 
 @checks("one tile", fails=("mutants",))
 def check_one_tile(candidate):
-    """Your tile is as large as the sequence, so nothing is rescaled. Use several tiles."""
+    """Your tile covers the whole sequence, so nothing is rescaled. Use several tiles."""
     return all(case(candidate, 16) + case(candidate, 16, True))
 
 
-@checks("the second result is not looked at")
+@checks("the second result is ignored")
 def check_output_only(candidate):
-    """You ignore the log-sum-exp. The backward pass needs it: compare both results."""
+    """You ignore the second result. Compare the log-sum-exp, too."""
     return all(
         case(candidate, tile, causal, 20.0)[0] for tile in (2, 3) for causal in (False, True)
     )
@@ -865,5 +859,5 @@ def check_output_only(candidate):
 
 @checks("never causal", fails=("mutants",))
 def check_never_causal(candidate):
-    """You never ask for a causal mask. Tiled attention goes wrong most easily on its diagonal."""
+    """You never test a causal mask. Many wrong answers fail only on the diagonal."""
     return all(case(candidate, 2) + case(candidate, 3, size=20.0))

@@ -49,7 +49,7 @@ def right_backward(query, key, value, output, lse, grad_output, tile_size):
 
 
 def right_causal(query, key, value):
-    # Row by row, so that what a row may not see cannot reach it.
+    # Row by row, so that masked keys cannot influence a row.
     rows = [
         right_tiled(query[i : i + 1], key[: i + 1], value[: i + 1], 1)[0] for i in range(len(query))
     ]

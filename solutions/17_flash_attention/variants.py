@@ -16,7 +16,7 @@ except ModuleNotFoundError:  # not Linux on x86-64: all but the variant in Trito
 
 @variant(of="online_logsumexp")
 def lse_in_pairs(scores, block_size):
-    # every block's own log-sum-exp, joined by log(e^a + e^b) = max + log1p(e^-|a - b|)
+    # the log-sum-exp of every block, merged by log(e^a + e^b) = max + log1p(e^-|a - b|)
     result = scores.new_full(scores.shape[:-1], -torch.inf)
     for i in range(0, scores.shape[-1], block_size):
         block = scores[..., i : i + block_size]
@@ -48,7 +48,7 @@ def causal(i, j, rows, columns):
 
 @variant(of="tiled_attention")
 def tiled_by_merging(query, key, value, tile_size, is_causal=False):
-    # every tile gives output and log-sum-exp of its own, joined by their shares
+    # every tile gives an output and a log-sum-exp, merged by their shares
     outputs, sums = [], []
     for i in range(0, query.shape[-2], tile_size):
         rows = query[..., i : i + tile_size, :]
@@ -189,7 +189,7 @@ def streaming_key_by_key(query, key, value, tile_size):
 
 @triton.jit
 def backward_walk_kernel(q, k, v, o, L, S, scale, E: tl.constexpr):
-    # a program has one query, starts at its own key and walks back, in powers of two
+    # a program has one query, starts at its own key and goes backwards, in powers of two
     row, e, lane = tl.program_id(0), tl.arange(0, E), tl.arange(0, 16)
     query = tl.load(q + row * E + e) * scale * 1.4426950408889634
     top, total, output = -float("inf"), 0.0, tl.zeros([E], tl.float32)

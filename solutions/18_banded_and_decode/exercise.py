@@ -1,14 +1,14 @@
 # %% [markdown]
 # # Exercises: windows in tiles, and reading a cache
 #
-# You write what the kernels of the chapter do: the band of a product, a window in tiles, the merge of partial results, and attention over pages.
+# You write the operations of the chapter's kernels: the band of a product, windowed attention in tiles, the merge of partial results, and attention over pages.
 # All of it is plain PyTorch. The tests compare it with the ordinary formula and measure its memory.
 #
-# Shapes: `L` positions, `S` keys, `E` elements in a query and in a key, `E_v` in a value.
-# `...` stands for any number of leading axes, such as batch and heads, or none.
+# Shapes: `L` positions, `S` keys, `E` the width of queries and keys, `E_v` that of values.
+# `...` is any number of leading axes (batch, heads), possibly none.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
@@ -47,17 +47,17 @@ def pool(draw, lengths, page_size, heads, size, entries, spare=2):
 
 
 # %% [markdown]
-# ## 1. Join what many programs found
+# ## 1. Merge partial results
 #
-# A cache is cut into pieces, and each piece gives its own output and log-sum-exp. They are joined by
+# A cache is split into pieces, and each piece gives its own output and log-sum-exp. They are merged by
 #
 # $$\ell = \log \sum_b e^{\ell_b}, \qquad o = \sum_b e^{\ell_b - \ell}\, o_b .$$
 #
 # `merge_partials(outputs, lses)` returns the pair `(output, lse)`.
 #
-# - `outputs` is `(pieces, ..., E_v)` and `lses` is `(pieces, ...)`. The results have no axis of pieces and keep the dtype.
-# - The result is right for every finite `lses`, however large: no exponent may be above 0.
-# - A piece without a key has $\ell_b = -\infty$ and does not count. If no piece has a key, the output is 0 and the log-sum-exp $-\infty$.
+# - `outputs` is `(pieces, ..., E_v)` and `lses` is `(pieces, ...)`. The results have no axis for the pieces and keep the dtype.
+# - It handles all finite `lses`, however large: no exponent may be above 0.
+# - A piece without a key has $\ell_b = -\infty$ and adds nothing. If no piece has a key, the output is 0 and the log-sum-exp $-\infty$.
 #
 # By hand, two pieces with the outputs $\frac{16}3$ and $\frac{16}5$ and the log-sum-exps $\ln 3$ and $\ln 5$: $\ell = \ln 8$, and $o = \frac38 \cdot \frac{16}3 + \frac58 \cdot \frac{16}5 = 2 + 2 = 4$.
 
@@ -98,7 +98,7 @@ probe.equals(probe.normal(4, 3).double(), 3 * probe.normal(4).double())
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "merge_partials-large", "grade": true, "points": 1}
-# Log-sum-exps of 1,500 and of -1,500, in double precision: their exponentials do not fit into it.
+# Log-sum-exps of 1,500 and of -1,500 in double precision, where their exponentials overflow or vanish.
 probe = probes(merge_partials=merge_partials)
 lses = torch.tensor([[1500.0, -1500.0, 0.0], [1501.0, -1501.0, 900.0]]).double()
 probe.equals(torch.arange(6.0).reshape(2, 3, 1).double(), lses)
@@ -123,15 +123,15 @@ probe.equals(probe.normal(3, 5, 2).masked_fill((lses == none)[..., None], 0.0), 
 # %% [markdown]
 # ## 2. Attention over pages
 #
-# A server keeps the keys of all texts in one pool of pages. A table says which pages belong to a text, and in which order.
+# A server keeps the keys of all texts in one pool of pages. A table lists the pages of each text in order.
 #
-# `paged_attention(query, key_cache, value_cache, block_table, lengths)` returns the output `(B, H, E_v)` of one new query for each head of each text.
+# `paged_attention(query, key_cache, value_cache, block_table, lengths)` returns the output `(B, H, E_v)` of one new query per head and text.
 #
-# - `query` is `(B, H, E)`. `key_cache` is `(pages, P, G, E)` and `value_cache` `(pages, P, G, E_v)`: a page holds up to `P` keys of `G` heads.
+# - `query` is `(B, H, E)`. `key_cache` is `(pages, P, G, E)` and `value_cache` `(pages, P, G, E_v)`: a page has slots for `P` keys of `G` heads.
 # - Key `j` of text `b` is `key_cache[block_table[b, j // P], j % P]`. `block_table` is `(B, most)` and `lengths` `(B,)`, both integers.
 # - `H` is a multiple of `G`: query head `h` uses head `h // (H // G)` of the keys and values.
 # - Scores are divided by $\sqrt E$. A text of length 0 gives 0.
-# - Everything else is garbage: slots after the last key, unused pages, and entries of the table after the last page (they may be -1). The tests fill the caches with NaN there.
+# - Everything else is undefined: slots after the last key, unused pages, and table entries after the last page (which may be -1). The tests put NaN there in the caches.
 #
 # By hand: pages of two, a text of three keys whose table is $(2, 0)$. Its keys are page 2 slot 0, page 2 slot 1 and page 0 slot 0.
 # With keys $0, \ln 3, 0$, values $5, 0, 10$ and the query 1 the weights are $\frac15, \frac35, \frac15$: the output is $1 + 0 + 2 = 3$.
@@ -158,7 +158,7 @@ def paged_attention(query, key_cache, value_cache, block_table, lengths):
 
 
 # %% nbgrader={"grade_id": "paged_attention-by_hand", "grade": true, "points": 1}
-# The example of the text; page 1 is garbage, and so is slot 1 of page 0.
+# The example of the text; page 1 and slot 1 of page 0 are undefined.
 probe = probes(paged_attention=paged_attention)
 nan = float("nan")
 probe.gives(
@@ -185,7 +185,7 @@ for lengths, heads in (((6, 6, 6), 1), ((8, 4), 3)):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "paged_attention-ragged", "grade": true, "points": 2}
-# Texts of different lengths; the last page of each is not full.
+# Texts of different lengths with partial last pages.
 probe = probes(paged_attention=paged_attention)
 cache = torch.arange(12.0).reshape(3, 4, 1, 1) / 4
 probe.equals(
@@ -198,7 +198,7 @@ for lengths in ((7, 1, 10), (2, 5), (9, 4, 1, 3)):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "paged_attention-groups", "grade": true, "points": 2}
-# Four heads of queries, two heads of keys.
+# Four query heads, two key heads.
 probe = probes(paged_attention=paged_attention)
 cache = torch.arange(8.0).reshape(2, 2, 2, 1) / 4
 probe.equals(
@@ -211,7 +211,7 @@ for heads, group in ((2, 3), (3, 2), (1, 4)):
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "paged_attention-empty", "grade": true, "points": 1}
-# A text of no keys beside one of two.
+# A text without keys next to one with two.
 probe = probes(paged_attention=paged_attention)
 cache = torch.arange(4.0).reshape(2, 2, 1, 1)
 probe.equals(torch.ones(2, 1, 1), cache, 1 - cache, torch.tensor([[-1], [1]]), torch.tensor([0, 2]))
@@ -223,7 +223,7 @@ probe.equals(probe.normal(3, 4, 3), *parts)
 # %% [markdown]
 # ## Look
 #
-# Six keys of one text in pages of two: colours number the positions of the text, white is garbage. Your attention reads them through the table and gives the same output as attention over the keys in a row, in one piece or joined from two.
+# Six keys of one text in pages of two: colours number the positions of the text, white is undefined. Your attention reads them through the table and gives the same output as attention over contiguous keys, in one piece or merged from two.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -259,19 +259,19 @@ plt.show()
 # %% [markdown]
 # ## 3. The band of a product
 #
-# A window needs a few diagonals of the table $Q K^\top$. Longformer's kernel stores only these, in a table with a row for each query and a column for each *distance*.
+# A window needs a few diagonals of the matrix $Q K^\top$. Longformer's kernel stores only these, with a row per query and a column per *distance*.
 #
-# `banded_scores(query, key, half)` returns the table `(..., L, 2 * half + 1)`:
+# `banded_scores(query, key, half)` returns a tensor `(..., L, 2 * half + 1)`:
 #
 # $$b_{ic} = q_i \cdot k_{i + c - h} \quad (h = \text{half}), \qquad -\infty \text{ where there is no such key.}$$
 #
-# - `query` and `key` are `(..., L, E)` with the same axes. The middle column is for the key at the position of the query. The products are not scaled.
-# - `half` may be 0, or larger than `L`.
+# - `query` and `key` are `(..., L, E)` with the same leading axes. The middle column is for the query's own position. The products are not scaled.
+# - `half` may be 0 or larger than `L`.
 # - No tensor of size `L × L` exists at any time: the memory is measured.
 # - Gradients reach queries and keys.
 #
 # By hand, queries $1, 1, 2$ and keys $1, 10, 100$ ($E = 1$), `half` 1:
-# query 0 has no key before it, its own key gives 1 and the next one 10, so its row is $(-\infty, 1, 10)$. The others are $(1, 10, 100)$ and $(20, 200, -\infty)$.
+# query 0 has no earlier key; its own key gives 1 and the next one 10, so its row is $(-\infty, 1, 10)$. The others are $(1, 10, 100)$ and $(20, 200, -\infty)$.
 
 
 # %% nbgrader={"grade_id": "banded_scores", "solution": true} attn_course={"forbidden": ["import attn_course.functional", "import attn_course.kernels"]}
@@ -280,7 +280,7 @@ def banded_scores(query, key, half):
     length = query.shape[-2]
     band = query.new_full((*query.shape[:-1], 2 * half + 1), -torch.inf)
     for away in range(-min(half, length - 1), min(half, length - 1) + 1):
-        # one diagonal: the queries that have a key so far away
+        # one diagonal: the queries with a key at this distance
         rows = slice(max(0, -away), length - max(0, away))
         keys = slice(max(0, away), length - max(0, -away))
         band[..., rows, half + away] = (query[..., rows, :] * key[..., keys, :]).sum(-1)
@@ -309,7 +309,7 @@ probe.equals(probe.normal(7, 3).double(), probe.normal(7, 3).double(), 3)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "banded_scores-edges", "grade": true, "points": 1}
-# A window of one key, and windows that are wider than the text.
+# A window of one key, and windows wider than the text.
 probe = probes(banded_scores=banded_scores)
 probe.equals(torch.ones(3, 2), torch.eye(3)[:, :2], 0)
 probe.equals(torch.ones(3, 2), torch.eye(3)[:, :2], 4)
@@ -326,7 +326,7 @@ probe.gradient(torch.eye(3), torch.arange(9.0).reshape(3, 3), 0, wrt=(0, 1))
 
 ### BEGIN HIDDEN TESTS
 def from_the_table(query, key, half):
-    # From the table of all pairs, where the numeric oracle would subtract infinities.
+    # From the matrix of all pairs, where the numeric oracle would subtract infinities.
     i = torch.arange(query.shape[-2])[:, None]
     place = i + torch.arange(-half, half + 1)
     inside = (place >= 0) & (place < len(i))
@@ -339,25 +339,25 @@ probe.gradient(probe.normal(3, 2).double(), probe.normal(3, 2).double(), 4, wrt=
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "banded_scores-memory", "grade": true, "points": 1}
-# 4,096 positions and 17 columns: the band takes 272 KiB, the table of all pairs 64 MiB.
+# 4,096 positions and 17 columns: the band takes 272 KiB, the matrix of all pairs 64 MiB.
 probe = probes(banded_scores=banded_scores)
 probe.memory(probe.normal(4096, 16), probe.normal(4096, 16), 8, below=10_000_000)
 
 # %% [markdown]
 # ## 4. A window in tiles
 #
-# Language models use causal windows: query $i$ attends to the keys $i - W + 1$ to $i$.
-# Take the queries one tile at a time. A tile that begins at query $t$ and has $T$ queries needs only the keys $t - W + 1$ to $t + T - 1$. Compute their scores, mask those outside of each window, and take the softmax.
+# Language models use causal windows: query $i$ attends to keys $i - W + 1$ to $i$.
+# Process one tile of queries at a time. A tile of $T$ queries that begins at query $t$ needs only keys $t - W + 1$ to $t + T - 1$. Compute their scores, mask those outside each window, and take the softmax.
 #
 # `sliding_window_forward(query, key, value, window_size, tile_size)` returns the pair `(output, lse)`:
 #
 # $$O_i = \sum_j \operatorname{softmax}_j\!\left(\frac{q_i \cdot k_j}{\sqrt E}\right) v_j, \qquad \ell_i = \log \sum_j e^{q_i \cdot k_j / \sqrt E}, \qquad i - W < j \le i .$$
 #
 # - `query`, `key` are `(..., L, E)`, `value` is `(..., L, E_v)`; `output` is `(..., L, E_v)` and `lse` `(..., L)`, all of one dtype. `window_size` is $W \ge 1$.
-# - A tile has `tile_size` queries; the last one may have fewer. The result does not depend on `tile_size`, except for rounding.
+# - A tile has `tile_size` queries; the last one may have fewer. The result depends on `tile_size` only by rounding.
 # - A tile that begins at query $t$ reads no key or value before position $t - W - 2T$, where $T$ is `tile_size`: the test puts NaN there.
-# - Only the scores of one tile exist at a time: the test with `L = 8192`, `E = E_v = 16`, a window of 16 and tiles of 512 allows 8,000,000 bytes.
-# - The result is right for every finite score.
+# - Only the scores of one tile exist at any time: the test with `L = 8192`, `E = E_v = 16`, a window of 16 and tiles of 512 allows 8,000,000 bytes.
+# - It handles every finite score.
 #
 # torch's own `scaled_dot_product_attention` is not allowed.
 #
@@ -408,7 +408,7 @@ probe.equals(*(x.double() for x in three), 3, 1)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "sliding_window_forward-ragged", "grade": true, "points": 2}
-# Five positions in tiles of two; a window of one key, and one that is wider than the text.
+# Five positions in tiles of two; a window of one key, and one wider than the text.
 probe = probes(sliding_window_forward=sliding_window_forward)
 for window_size in (1, 3, 9):
     probe.equals(torch.ones(5, 2), torch.eye(5)[:, :2] * 3, torch.eye(5), window_size, 2)
@@ -428,7 +428,7 @@ probe.equals(torch.full((9, 1), 90.0).double(), steep, probe.normal(9, 3).double
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "sliding_window_forward-skips", "grade": true, "points": 2}
-# 40 positions. The keys and values 0 to 7 are NaN; the queries from 24 on have nothing to do with them.
+# 40 positions. The keys and values 0 to 7 are NaN; the queries from 24 on do not depend on them.
 probe = probes(sliding_window_forward=sliding_window_forward)
 ones = torch.ones(40, 2)
 probe.equals(ones, ones, torch.arange(40.0)[:, None], 5, 4, via=far_from_garbage)
@@ -446,7 +446,7 @@ probe.memory(*(probe.normal(8192, 16) for _ in range(3)), 16, 512, below=8_000_0
 # %% [markdown]
 # ## 5. Repair
 #
-# This attention of one query cuts its keys into pieces. It is right for equal scores and a length that fits. It has two faults.
+# This attention of one query splits its keys into pieces. It is right for equal scores and whole pieces, but it has two faults.
 #
 # ```python
 # def fixed_split(query, key, value, pieces):
@@ -459,7 +459,7 @@ probe.memory(*(probe.normal(8192, 16) for _ in range(3)), 16, 512, below=8_000_0
 #     return torch.stack(outputs).mean(dim=0)
 # ```
 #
-# Write `fixed_split(query, key, value, pieces)`: `query` is `(..., E)`, `key` `(..., S, E)`, `value` `(..., S, E_v)`; the output is `(..., E_v)`. All keys count, for any number of `pieces`, even more than there are keys.
+# Write `fixed_split(query, key, value, pieces)`: `query` is `(..., E)`, `key` `(..., S, E)`, `value` `(..., S, E_v)`; the output is `(..., E_v)`. It attends to all keys for any number of `pieces`, which may exceed the number of keys.
 # torch's own `scaled_dot_product_attention` is not allowed.
 
 
@@ -488,7 +488,7 @@ probe.equals(3 * probe.normal(3), 2 * probe.normal(6, 3), probe.normal(6, 2), 2)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "fixed_split-ragged", "grade": true, "points": 2}
-# Five keys in two pieces, and in more pieces than there are keys.
+# Five keys in two pieces, and in more pieces than keys.
 probe = probes(fixed_split=fixed_split)
 probe.equals(torch.tensor([1.0, 0.0]), torch.eye(5)[:, :2] * 3, torch.eye(5), 2)
 ### BEGIN HIDDEN TESTS
@@ -500,11 +500,11 @@ for pieces in (2, 3, 5, 9):
 # %% [markdown]
 # ## 6. Write the test
 #
-# `check_paged(candidate)` takes a candidate for `paged_attention(query, key_cache, value_cache, block_table, lengths)` of exercise 2 and returns `True` if it is right, `False` if it is wrong.
+# `check_paged(candidate)` takes a candidate for `paged_attention(query, key_cache, value_cache, block_table, lengths)` and returns `True` if it keeps the contract of exercise 2, `False` if not.
 #
-# It must accept right candidates, and earns a share of the points for each wrong one that it rejects.
-# Most wrong ones pass a test with one text, one head and pages in their order. Think of what can go wrong with a table, a length and a group of heads.
-# Leave room for rounding. A candidate that raises an error on your inputs is wrong.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
+# Most wrong answers pass a test with one text, one head and pages in order. Test the table, the lengths and the groups of heads.
+# Allow for rounding. A candidate that raises an error is wrong.
 
 
 # %% nbgrader={"grade_id": "check_paged", "solution": true}
@@ -538,7 +538,7 @@ def check_paged(candidate):
 
 
 # %% nbgrader={"grade_id": "check_paged-plain", "grade": true, "points": 1}
-# A right candidate, and three that are plainly wrong.
+# A right candidate, and three that are clearly wrong.
 def by_loops(*inputs):
     return from_numpy(oracles.right_paged)(*inputs)
 
@@ -547,7 +547,7 @@ probe = probes(check_paged=check_paged)
 probe.judges(
     right=[by_loops],
     wrong={
-        "nothing but zeros": lambda query, keys, values, table, lengths: (
+        "all zeros": lambda query, keys, values, table, lengths: (
             0 * query[..., :1].expand(*query.shape[:2], values.shape[-1])
         ),
         "twice the right output": lambda *x: 2 * by_loops(*x),
@@ -557,7 +557,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_paged-mutants", "grade": true, "points": 8}
-# Wrong candidates that are harder to detect. (Hidden: which.)
+# Wrong candidates that are harder to detect. (Which ones is hidden.)
 probe = probes(check_paged=check_paged)
 probe.judges(
     right=[by_loops],
@@ -584,22 +584,22 @@ probe.judges(
 # %% [markdown]
 # ## 7. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
+# Use your functions or the numbers of the chapter. Write about 200 words; each part earns two points.
 #
-# 1. A model has 32 query heads, 8 heads of keys and 128 entries a head, in 16 bits. How many bytes does one layer read for one new token after 16,384 tokens, how many operations does it do with them, and what limits its speed on an H100? What would 32 heads of keys change?
-# 2. The keys of that layer are read by 8 programs, then by 128. What stays the same, what is added, and by which rule are the parts joined? What goes wrong if the parts are averaged?
-# 3. A server has pages of 16 tokens and could use pages of 256. What is an advantage of each? Measure or calculate the unused share for texts of about 400 tokens.
+# 1. A model has 32 query heads, 8 key heads and E = 128, in 16 bits. How many bytes does one layer read for one new token after 16,384 tokens, how many operations does it do, and what limits its speed on an H100? What would 32 key heads change?
+# 2. First 8, then 128 programs read the keys of that layer. What stays the same, what is added, and which rule merges the parts? What goes wrong if the parts are averaged?
+# 3. A server has pages of 16 tokens and could use pages of 256. Name an advantage of each. Measure or calculate the unused share for texts of about 400 tokens.
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
-# 1. Keys and values: 2 · 8 · 16384 · 128 · 2 bytes = 67 MB. Each of 32 heads multiplies and adds twice over 16384 · 128 numbers: 4 · 32 · 16384 · 128 = 268 million operations, 4 for each byte. An H100 can do 295 while it fetches a byte, so the memory limits: 20 µs at 3,350 GB/s. With 32 heads of keys it is four times as many bytes for the same operations.
-# 2. The same keys are read, each once. Added are an output and a log-sum-exp for each part and query head, written once and read once, and a second, small kernel. The parts are joined with the shares exp(lse of the part − lse of all). An average gives a part with small scores as much weight as one with large ones.
-# 3. On average half a page of each text is unused: 8 of about 408 slots, 2 %, against 128 of about 528, 24 %. Large pages need a smaller table and fewer look-ups and are read in longer runs; small ones waste less and can be shared by texts that begin alike more often.
+# 1. Keys and values: 2 · 8 · 16384 · 128 · 2 bytes = 67 MB. Each of 32 heads does two multiplications and two additions for 16384 · 128 numbers: 4 · 32 · 16384 · 128 = 268 million operations, 4 per byte. An H100 can do 295 per byte that it reads, so memory limits: 20 µs at 3,350 GB/s. 32 key heads need four times the bytes for the same operations.
+# 2. The same keys are read, each once. An output and a log-sum-exp per part and query head are added, written once and read once, and a second, small kernel. The parts are merged with the shares exp(lse of the part − lse of all). An average gives parts with small and large scores the same weight.
+# 3. On average half a page of each text is unused: 8 of about 408 slots, 2 %, against 128 of about 528, 24 %. Large pages need a smaller table and fewer look-ups and are read in longer runs; small pages waste less, and texts with the same beginning can share more of them.
 #
 # **Points**, one for each:
 #
 # - (1a) Bytes and operations.
 # - (1b) What limits, and what 32 heads change.
-# - (2a) What stays and what is added.
-# - (2b) The rule of joining, and the fault of an average.
+# - (2a) What stays the same and what is added.
+# - (2b) The rule of merging, and the fault of an average.
 # - (3a) One reason for each size.
 # - (3b) The unused shares.

@@ -19,7 +19,6 @@ def band(
     other=lambda rows, away, length: rows + away, score=product, reach=lambda half: half,
     sees=lambda away, most: True, hole=-torch.inf, finish=lambda band, half: band,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     length = query.shape[-2]
     result = query.new_full((*query.shape[:-1], 2 * half + 1), hole)
     rows = torch.arange(length)
@@ -44,94 +43,103 @@ def band_calls(draw):
 
 
 for name, message, column in (
-    ("the columns are reversed", "Yours are reversed.", lambda half, away: half - away),
+    ("the columns are reversed", "Your columns are reversed.", lambda half, away: half - away),
     (
         "both sides in one column",
-        "Yours depends on how far away the key is, not on its side.",
+        "You put both sides into one column.",
         lambda half, away: half + abs(away),
     ),
     (
         "the columns are shifted by one",
-        "Yours are shifted round by one.",
+        "Your columns are shifted by one.",
         lambda half, away: (half + away + 1) % (2 * half + 1),
     ),
 ):
     banded.fault(
         name,
-        f"The first column is for the earliest key, the middle one for the query's own. {message}",
+        f"{message} The first column is for the earliest key, the middle one for the query's own.",
         fails=BAND,
         column=column,
     )
 for name, hole in (("zero", 0.0), ("NaN", math.nan), ("a large negative number", -1e9)):
     banded.fault(
         f"{name} where there is no key",
-        f"A column without a key holds {name}. Only minus infinity has no weight in every softmax.",
+        f"You put {name} into columns without a key. They should be minus infinity.",
         fails=BAND[:3],
         hole=hole,
     )
 for name, message, score in (
-    ("scaled", "They are not scaled here.", lambda q, k: product(q, k) / q.shape[-1] ** 0.5),
-    ("averaged", "You take a mean: take the sum.", lambda q, k: (q * k).mean(-1)),
+    ("scaled", "You scale the products.", lambda q, k: product(q, k) / q.shape[-1] ** 0.5),
+    ("averaged", "You take means.", lambda q, k: (q * k).mean(-1)),
     (
-        "distances in place of products",
-        "Yours are squared distances.",
+        "distances instead of products",
+        "You compute squared distances.",
         lambda q, k: (q - k).square().sum(-1),
     ),
-    ("half precision", "Keep the dtype.", lambda q, k: product(q.half(), k.half()).to(q.dtype)),
+    (
+        "half precision",
+        "You compute the products in half precision.",
+        lambda q, k: product(q.half(), k.half()).to(q.dtype),
+    ),
 ):
     banded.fault(
         name,
-        f"The band holds the plain products of queries and keys. {message}",
+        f"{message} The band contains the plain products of queries and keys.",
         fails=BAND if "distances" in name else BAND[1:],
         score=score,
     )
 banded.fault(
     "one column too few",
-    "Your band has 2 * half columns. It has `half` on each side, and one for the query's own key.",
+    """Your band has 2 * half columns. It should have `half` on each side, and one for the query's
+    own key.""",
     fails=BAND,
     finish=lambda band, half: band[..., : 2 * half],
 )
 banded.fault(
     "the keys fill each row from its left",
-    "Your row begins with the first key that exists. Each column stands for one distance.",
+    "Your rows begin with the first existing key. Each column is for one distance.",
     fails=BAND,
     finish=lambda band, half: torch.stack(
         [row.roll(min(i - half, 0), -1) for i, row in enumerate(band.unbind(-2))], -2
     ),
 )
 for name, message, steps in (
-    ("the query's own key is missing", "Distance 0 counts.", {"sees": lambda away, most: away}),
+    ("the query's own key is missing", "Distance 0 is missing.", {"sees": lambda away, most: away}),
     (
         "every column is empty",
-        "Write the products into the band: what is added to minus infinity is lost.",
+        "Write the products into the band: adding them to minus infinity has no effect.",
         {"sees": lambda away, most: False},
     ),
     (
         "only keys before the query",
-        "Later keys belong to it as well.",
+        "Later keys are missing.",
         {"sees": lambda away, most: away <= 0},
     ),
     (
-        "one turn too few",
+        "one pass too few",
         "Your loop ends before its last distance: a range excludes its end.",
         {"sees": lambda away, most: away < most},
     ),
-    ("the outer columns are empty", "", {"reach": lambda half: half - 1}),
+    (
+        "the outer columns are empty",
+        "The band has `half` keys on each side.",
+        {"reach": lambda half: half - 1},
+    ),
 ):
     banded.fault(
         name,
-        f"Some columns are empty. The band has `half` keys on each side and the own one. {message}",
+        f"Some of your columns are empty. {message}",
         fails=BAND,
         **steps,
     )
 for name, other in (
-    ("the text is a ring", lambda rows, away, length: (rows + away) % length),
+    ("the text wraps around", lambda rows, away, length: (rows + away) % length),
     ("the key at the edge is repeated", lambda rows, away, size: (rows + away).clamp(0, size - 1)),
 ):
     banded.fault(
         name,
-        """Before the first key and after the last one, you use other keys. No key is there: the
-        column is minus infinity.""",
+        """You use other keys before the first and after the last one. Those columns are minus
+        infinity.""",
         fails=BAND,
         other=other,
     )
@@ -140,14 +148,14 @@ banded.detached(fails=("gradient",))
 
 @banded("queries and keys exchanged", fails=BAND)
 def band_exchanged(query, key, half):
-    """Your row i holds the products of key i with nearby queries. A row belongs to a query."""
+    """Your row i has the products of key i with queries. A row belongs to a query."""
     return band(key, query, half)
 
 
-@banded("the whole table is built", fails=("memory",))
+@banded("the full matrix is built", fails=("memory",))
 def band_of_table(query, key, half):
-    """Your numbers are right, but all L times L products are in memory. Compute the diagonals that
-    are asked for.
+    """Your values are right, but you build all L × L products. Compute only the diagonals of the
+    band.
     """
     place = torch.arange(query.shape[-2])[:, None] + torch.arange(-half, half + 1)
     inside = (place >= 0) & (place < len(place))
@@ -172,7 +180,6 @@ def window(
     hide=lambda scores, near: scores.masked_fill(~near, -torch.inf), join=torch.cat,
     sum_of=lambda scores, size: scores, row=lambda i, first: i, column=lambda j, start: j,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     length, outputs, lses = query.shape[-2], [], []
     for first in tiles(length, tile_size):
         last = min(first + tile_size, length)
@@ -204,8 +211,8 @@ def window_calls(draw):
 
 
 for name, message, steps in (
-    ("one key too many", "Yours has W + 1.", {"reach": lambda size: size + 1}),
-    ("one key too few", "Yours has W - 1.", {"reach": lambda size: max(size - 1, 1)}),
+    ("one key too many", "Your window has W + 1 keys.", {"reach": lambda size: size + 1}),
+    ("one key too few", "Your window has W - 1 keys.", {"reach": lambda size: max(size - 1, 1)}),
     (
         "the start of the window is one key late",
         "You leave out the oldest key of a tile's first query.",
@@ -213,10 +220,10 @@ for name, message, steps in (
     ),
     (
         "the window is halved before the tile",
-        "You read only half of it before the tile.",
+        "You read only half of the window before the tile.",
         {"first_key": lambda first, reach: first - reach // 2},
     ),
-    ("a window of two sides", "Yours also has later keys.", {"after": lambda size: size - 1}),
+    ("a window of two sides", "Your window also has later keys.", {"after": lambda size: size - 1}),
     (
         "the future inside a tile",
         "Your queries attend to later keys of their tile.",
@@ -224,12 +231,12 @@ for name, message, steps in (
     ),
     (
         "no left edge inside a tile",
-        "Later queries of a tile attend to all keys that the first one needs.",
+        "Later queries of a tile attend to all keys of the tile's first query.",
         {"seen": lambda away, reach, after: away >= -after},
     ),
     (
         "the query's own key is missing",
-        "Yours leaves out the query's own key.",
+        "Your window excludes the query's own key.",
         {"seen": lambda away, reach, after: (away < reach) & (away > 0)},
     ),
     (
@@ -239,24 +246,24 @@ for name, message, steps in (
     ),
     (
         "half of the window on each side",
-        "Yours is split between earlier and later keys.",
+        "Your window is split between earlier and later keys.",
         {
             "after": lambda size: size // 2,
             "seen": lambda away, reach, after: away.abs() <= after,
         },
     ),
     (
-        "queries are counted in the tile",
+        "queries counted within the tile",
         "Your mask counts queries from 0 in each tile.",
         {"row": lambda i, first: i - first},
     ),
     (
-        "keys are counted from the start of the slice",
+        "keys counted within the slice",
         "Your mask counts keys from 0 in each slice.",
         {"column": lambda j, start: j - start},
     ),
     (
-        "queries and keys are counted from 0",
+        "queries and keys counted within the tile",
         "Your mask counts queries and keys from 0 in each tile.",
         {"row": lambda i, first: i - first, "column": lambda j, start: j - start},
     ),
@@ -268,12 +275,12 @@ for name, message, steps in (
     }
     sliding.fault(
         name,
-        f"Your window is not the right one. {message} Query i attends to the keys i - W + 1 to i.",
+        f"{message} Query i attends to keys i - W + 1 to i.",
         fails=fails.get(name, NUMBERS),
         **steps,
     )
 for name, message, score in (
-    ("no scale", "Yours are plain products.", lambda q, k, v: q @ k.mT),
+    ("no scale", "You do not scale the scores.", lambda q, k, v: q @ k.mT),
     ("divided by E", "You divide by E itself.", lambda q, k, v: q @ k.mT / q.shape[-1]),
     (
         "divided by the root of the value's size",
@@ -283,26 +290,26 @@ for name, message, score in (
 ):
     sliding.fault(
         name,
-        f"Scores are products divided by the square root of E. {message}",
+        f"{message} Scores are products divided by the root of E.",
         fails=NUMBERS[1:] if "value" in name else SCALE["fails"],
         score=score,
     )
 sliding.fault(
     "the last queries are dropped",
-    "Queries after the last whole tile have no output. The last tile may be smaller.",
+    "You skip the queries after the last whole tile. The last tile may be smaller.",
     fails=("ragged", "large", "skips"),
     tiles=lambda length, size: range(0, max(length // size, 1) * size, size),
 )
 sliding.fault(
     "masked after the softmax",
-    "You mask after the softmax: the weights do not sum to one. Mask before it.",
+    "You mask after the softmax, so the weights sum to less than one. Mask before it.",
     fails=NUMBERS[1:],
     mix=lambda scores, seen, value: (scores.softmax(-1) * seen) @ value,
 )
 for logarithm in (lambda scores: scores.logsumexp(-1), lambda scores: scores.exp().sum(-1).log()):
     sliding.fault(
         "no maximum",
-        "You take the exponentials of the scores themselves. In float32 they overflow above 88.",
+        "You take the exponentials of the raw scores. In float32 they overflow above 88.",
         fails=("large",),
         mix=lambda scores, seen, value: (
             (scores.exp() * seen) @ value / (scores.exp() * seen).sum(-1, keepdim=True)
@@ -310,15 +317,15 @@ for logarithm in (lambda scores: scores.logsumexp(-1), lambda scores: scores.exp
         logarithm=logarithm,
     )
 sliding.fault(
-    "tiles joined in reverse",
-    "Your tiles are joined in reverse. The first tile has the first queries.",
+    "tiles concatenated in reverse",
+    "You concatenate the tiles in reverse. The first tile has the first queries.",
     fails=NUMBERS,
     join=lambda outputs, axis: torch.cat(outputs[::-1], axis),
 )
-SECOND = "Your output is right. Your second result is {}. It should be log(sum of e^score)."
+SECOND = "Your output is right, but your second result is {}. It should be log(sum of e^score)."
 for name, told, fails, steps in (
     (
-        "the log-sum-exp of masked pairs too",
+        "the log-sum-exp includes masked pairs",
         "that of all keys of the slice",
         NUMBERS[1:],
         {"hide": lambda scores, near: scores},
@@ -331,12 +338,12 @@ for name, told, fails, steps in (
     ),
     (
         "the log-sum-exp of scores without a scale",
-        "that of the plain products",
+        "that of unscaled products",
         SCALE["fails"],
         {"sum_of": lambda scores, size: scores * size**0.5},
     ),
     (
-        "the sum in place of its logarithm",
+        "the sum instead of its logarithm",
         "the sum of the exponentials",
         NUMBERS,
         {"logarithm": lambda scores: scores.exp().sum(-1)},
@@ -348,7 +355,7 @@ for name, told, fails, steps in (
         {"logarithm": lambda s: s.logsumexp(-1) - (s > -torch.inf).sum(-1).to(s).log()},
     ),
     (
-        "the largest score in place of the log-sum-exp",
+        "the largest score instead of the log-sum-exp",
         "the largest score of the row",
         ("by_hand", "values", "ragged", "skips"),
         {"logarithm": lambda scores: scores.amax(-1)},
@@ -359,9 +366,7 @@ for name, told, fails, steps in (
 
 @sliding("all keys are read", fails=("skips", "memory"))
 def window_masked(query, key, value, window_size, tile_size):
-    """Your numbers are right, but each tile reads all keys and masks most of them, which saves
-    nothing. Slice the keys that the tile needs.
-    """
+    """Your values are right, but each tile reads all keys. Slice the keys that the tile needs."""
     everything = {"first_key": lambda first, reach: 0}
     return window(query, key, value, window_size, tile_size, **everything)
 
@@ -380,7 +385,6 @@ def merge(
     weigh=lambda shares, total: shares / total.masked_fill(total == 0, 1.0),
     axis=0, logarithm=natural, power=torch.exp,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     shift = guard(maximum(lses))
     shares = power(lses - shift)
     weights = weigh(shares, shares.sum(axis, keepdim=bool(axis)))
@@ -406,7 +410,7 @@ def merge_calls(draw):
 for name, message, weigh in (
     (
         "the outputs are averaged",
-        "Yours are equal.",
+        "Your shares are equal.",
         lambda shares, total: torch.ones_like(shares) / len(shares),
     ),
     (
@@ -414,8 +418,12 @@ for name, message, weigh in (
         "You divide by the number of pieces.",
         lambda shares, total: shares / len(shares),
     ),
-    ("the outputs are added up", "Yours are 1.", lambda shares, total: torch.ones_like(shares)),
-    ("never divided", "Divide by their sum.", lambda shares, total: shares),
+    (
+        "the outputs are summed",
+        "Your shares are all 1.",
+        lambda shares, total: torch.ones_like(shares),
+    ),
+    ("never divided", "You do not divide the shares by their sum.", lambda shares, total: shares),
     (
         "the largest piece alone",
         "You keep only the largest piece.",
@@ -424,37 +432,39 @@ for name, message, weigh in (
 ):
     merging.fault(
         name,
-        f"The shares of the pieces are e^(their lse - the joined lse), and sum to one. {message}",
+        f"{message} The share of a piece is e^(its lse - the merged lse).",
         weigh=weigh,
     )
 merging.fault(
     "shares along the rows",
-    "Your shares sum to one over the rows. They sum to one over the pieces, the first axis.",
+    "Your shares sum to one over the rows. They should sum to one over the pieces, the first axis.",
     fails=MERGE[1:],
     axis=-1,
 )
 merging.fault(
     "no maximum",
-    "You take the exponentials of the log-sum-exps. They overflow: subtract the maximum.",
+    "You take the exponentials of the raw log-sum-exps, which overflow. Subtract the maximum.",
     fails=("large",),
     maximum=lambda lses: torch.zeros_like(lses[0]),
 )
 merging.fault(
     "one maximum for all rows",
-    "You subtract the maximum of all rows. A row far below it vanishes: each has its own.",
+    """You subtract the maximum of all rows, so a row far below it vanishes. Each row needs its own
+    maximum.""",
     fails=("large",),
     maximum=lambda lses: lses.amax().expand(lses.shape[1:]),
 )
 merging.fault(
     "minus infinity minus minus infinity",
-    "Without any key you subtract minus infinity from itself: NaN. Subtract a finite number.",
+    """Without any key you subtract minus infinity from itself, which is NaN. Subtract a finite
+    number.""",
     fails=("empty",),
     guard=lambda top: top,
 )
 merging.fault(
     "the largest piece alone",
-    """The shares of the pieces are e^(their lse - the joined lse), and sum to one. You keep only the
-    largest piece, in both results.""",
+    """You keep only the largest piece, in both results. The share of a piece is e^(its lse - the
+    merged lse).""",
     power=lambda x: (x == 0).to(x.dtype),
 )
 merging.fault(
@@ -466,7 +476,7 @@ for name, told, logarithm in (
     ("the largest log-sum-exp", "the largest log-sum-exp", lambda lses, *_: lses.amax(0)),
     (
         "the maximum is subtracted",
-        "the logarithm less the maximum",
+        "the logarithm minus the maximum",
         lambda lses, shift, total: natural(lses, -shift, total),
     ),
     (
@@ -490,19 +500,19 @@ for name, told, logarithm in (
         lambda lses, shift, total: torch.where(total > 0, shift + total.log2(), -torch.inf),
     ),
     (
-        "the sum in place of its logarithm",
+        "the sum instead of its logarithm",
         "the sum of the exponentials",
         lambda lses, shift, total: natural(lses, shift, total).exp(),
     ),
     (
         "a log-sum-exp of 0 without a key",
-        "0 where no piece has a key, in place of minus infinity",
+        "0 where no piece has a key, instead of minus infinity",
         lambda lses, shift, total: torch.where(total > 0, natural(lses, shift, total), 0.0),
     ),
 ):
     merging.fault(
         name,
-        f"Your output is right. Your second result is {told}. It should be log(sum of e^lse).",
+        f"Your output is right, but your second result is {told}. It should be log(sum of e^lse).",
         fails=("empty",) if "without a key" in name else MERGE,
         logarithm=logarithm,
     )
@@ -526,7 +536,6 @@ def paged(
     slot_of=lambda slot, size: slot, mix=lambda scores, value, size: scores.softmax(0) @ value,
     clean=lambda cache: cache, place=lambda j, size, used: divmod(j, size),
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     output = query.new_full((*query.shape[:2], value_cache.shape[-1]), empty)
     key_cache, value_cache = clean(key_cache), clean(value_cache)
     page_size, kv_heads = key_cache.shape[1:3]
@@ -595,68 +604,68 @@ for name, message, fails, scale in (
 ):
     pages.fault(
         f"divided by the root of {name}",
-        f"You divide the products by the square root of {message}. Divide them by that of E.",
+        f"You divide the scores by the root of {message}. Divide them by the root of E.",
         fails=fails,
         scale=scale,
     )
 pages.fault(
     "no scale",
-    "Your scores are the plain products. Divide them by the square root of E.",
+    "You do not scale the scores. Divide them by the root of E.",
     fails=PAGED[1:],
     scale=lambda *sizes: 1.0,
 )
-TABLE = "Your text is read from wrong pages. {} Page n of text b is `block_table[b, n]`."
+TABLE = "{} Page n of text b is `block_table[b, n]`."
 for name, message, fails, steps in (
     ("pages in the order of the pool", "You take pages 0, 1, 2.", PAGED, {"page_of": in_order}),
     (
-        "the pages in the order of their numbers",
-        "You sort them.",
+        "the pages sorted by number",
+        "You sort the pages.",
         ("by_hand", "ragged"),
         {"page_of": lambda table, b, number: int(table[b].sort().values[number])},
     ),
     (
         "the pages of a text in reverse",
-        "You go from its last page to its first.",
+        "You read the pages of a text in reverse.",
         NOT_FULL,
         {"turn": lambda number, count: count - 1 - number},
     ),
     (
-        "one page after the other from the first on",
-        "You count on from its first page.",
+        "consecutive pages from the first",
+        "You read consecutive pages from the first page of a text.",
         PAGED[:4],
         {"page_of": lambda table, b, number: int(table[b, 0]) + number},
     ),
     (
         "values without the table",
-        "You look up keys, and take the values of pages 0, 1, 2.",
+        "You use the table for keys, but pages 0, 1, 2 for values.",
         PAGED,
         {"value_page": in_order},
     ),
     (
         "the table of the first text",
-        "You use row 0 for all texts.",
+        "You use row 0 of the table for all texts.",
         PAGED[1:],
         {"page_of": lambda table, b, number: int(table[0, number])},
     ),
 ):
     pages.fault(name, TABLE.format(message), fails=fails, **steps)
-KEYS = "Your text does not have the right keys. {} Its keys are 0 to `length` - 1."
+KEYS = "{} The keys of a text are 0 to `length` - 1."
 for name, message, fails, steps in (
     (
         "the last page counts as a whole",
-        "You read the garbage after its last key.",
+        "You read slots after the last key.",
         NOT_FULL,
         {"keys_of": whole_pages},
     ),
     (
         "the last page does not count",
-        "You leave out a page that is not full.",
+        "You leave out a partial page.",
         NOT_FULL,
         {"keys_of": lambda length, page_size: length // page_size * page_size},
     ),
     (
         "the last page does not count, but the first one does",
-        "You leave out a page that is not full.",
+        "You leave out a partial page.",
         NOT_FULL,
         {
             "keys_of": lambda length, page_size: (
@@ -665,52 +674,50 @@ for name, message, fails, steps in (
         },
     ),
     (
-        "the first page alone",
-        "You read one page.",
+        "only the first page",
+        "You read only one page.",
         PAGED,
         {"keys_of": lambda length, page_size: min(length, page_size)},
     ),
     (
         "the newest key is missing",
-        "You leave out the last one.",
+        "You leave out the newest key.",
         PAGED,
         {"keys_of": lambda length, page_size: max(length - 1, 0)},
     ),
     (
         "the newest of several keys is missing",
-        "You leave out the last one.",
+        "You leave out the newest key.",
         PAGED,
         {"keys_of": lambda length, page_size: length - (length > 1)},
     ),
     (
         "the first key is missing",
-        "You leave out the first one.",
+        "You leave out the first key.",
         PAGED,
         {"skipped": lambda count: min(1, max(count - 1, 0))},
     ),
 ):
     pages.fault(name, KEYS.format(message), fails=fails, **steps)
 pages.fault(
-    "garbage with the weight 0",
-    """Slots after the last key have weight 0, and you still multiply their values: 0 times NaN is
-    NaN. Leave them out.""",
+    "undefined slots with weight 0",
+    "You give slots after the last key weight 0, but 0 times NaN is NaN. Leave them out.",
     fails=NOT_FULL,
     keys_of=whole_pages,
     hides=True,
 )
 pages.fault(
     "NaN as a key of zeros",
-    """You replace NaN by 0, and it takes part: a score of 0 has a weight. Leave out the slots after
-    the last key.""",
+    "You replace NaN by 0, but a score of 0 has a weight. Leave out the slots after the last key.",
     fails=NOT_FULL,
     keys_of=whole_pages,
     clean=lambda cache: cache.nan_to_num(0.0),
 )
 for name, message, fails, steps in (
-    ("the first slot of each page only", "slot 0", PAGED, {"slot_of": lambda slot, size: 0}),
+    ("only the first slot of each page", "slot 0", PAGED, {"slot_of": lambda slot, size: 0}),
     (
-        "the slots of a page backwards",
-        "them backwards",
+        "the slots of a page reversed",
+        "in reverse order",
         NOT_FULL,
         {"slot_of": lambda slot, size: size - 1 - slot},
     ),
@@ -729,19 +736,23 @@ for name, message, fails, steps in (
     )
 for name, message, mix in (
     (
-        "the key with the largest score alone",
+        "only the key with the largest score",
         "You take the value of the largest score.",
         lambda scores, value, size: (scores == scores.amax()).to(scores.dtype) @ value,
     ),
     (
         "the mean of the weighted values",
-        "You divide by the number of keys as well.",
+        "You also divide by the number of keys.",
         lambda scores, value, size: scores.softmax(0) @ value / len(value),
     ),
-    ("the plain mean of the values", "You average.", lambda scores, value, size: value.mean(0)),
+    (
+        "the plain mean of the values",
+        "You average the values.",
+        lambda scores, value, size: value.mean(0),
+    ),
     (
         "the pages are averaged",
-        "You take a softmax for each page, and average.",
+        "You take a softmax per page, and average.",
         lambda scores, value, size: (
             torch.cat([s.softmax(0) for s in scores.split(size)]) @ value / -(-len(value) // size)
         ),
@@ -749,30 +760,30 @@ for name, message, mix in (
 ):
     pages.fault(
         name,
-        f"The weights of a text are one softmax over all its keys. {message}",
+        f"{message} The weights of a text are one softmax over all its keys.",
         fails=PAGED,
         mix=mix,
     )
 for name, message, fails, head_of in (
-    ("heads are dealt out in turn", "h % G", ("groups", "empty"), lambda h, heads, g: h % g),
+    ("heads dealt out in turn", "h % G", ("groups", "empty"), lambda h, heads, g: h % g),
     ("query heads divided by G", "h // G", PAGED[1:4], lambda h, heads, g: min(h // g, g - 1)),
     ("the first head of keys for all", "0", PAGED[1:], lambda h, heads, g: 0),
 ):
     pages.fault(
         name,
-        f"Your query head h uses head {message}. Neighbours share: it is h // (H // G).",
+        f"Your query head h uses head {message}. Adjacent heads share: use h // (H // G).",
         fails=fails,
         head_of=head_of,
     )
 pages.fault(
     "values of the first head for all",
-    "All query heads have the values of head 0. Keys and values are of the same head.",
+    "You use the values of head 0 for all query heads. Keys and values come from the same head.",
     fails=PAGED[1:],
     value_head=lambda one: 0,
 )
 pages.fault(
     "NaN where there is no key",
-    "A text without keys gives NaN, 0 divided by 0. Its output is 0.",
+    "For a text without keys you divide 0 by 0, which is NaN. Its output is 0.",
     fails=("empty",),
     empty=math.nan,
 )
@@ -798,7 +809,6 @@ def split(
     shares_of=lambda lses, sizes: lses.softmax(0), part_sum=lambda scores: scores.logsumexp(-2),
     values_of=lambda part, count: part,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     outputs, lses, sizes = [], [], []
     for part in parts_of(key.shape[-2], pieces):
         keys = key[..., part, :]
@@ -825,22 +835,22 @@ DROPPED = {"parts_of": lambda keys, count: of_size(keys // count, count)}
 ALIKE = {"shares_of": lambda lses, sizes: torch.ones_like(lses) / len(lses)}
 fixed.fault(
     "both faults are still there",
-    """This is the broken code as it stands. Print the pieces that it reads, and ask how much of the
-    whole softmax each of them has.""",
+    """This is the broken code. Print the pieces that it reads, and the share of each in the whole
+    softmax.""",
     **DROPPED,
     **ALIKE,
 )
 for parts_of in (DROPPED["parts_of"], lambda keys, n: of_size(max(1, keys // n), min(n, keys))):
     fixed.fault(
         "the last keys are still dropped",
-        "The pieces have their shares now. But you never read keys that do not fill a piece.",
+        "The shares are now right. You still drop keys that do not fill a piece.",
         fails=("ragged",),
         parts_of=parts_of,
     )
 for parts_of, (name, told, steps) in itertools.product(
     (rounded_up, even),
     (
-        ("alike", "nothing: all of them count the same", ALIKE),
+        ("alike", "nothing: all are equal", ALIKE),
         (
             "by the number of keys",
             "the number of its keys",
@@ -859,31 +869,31 @@ for parts_of, (name, told, steps) in itertools.product(
         ("by the sum of the scores", "the sum of its scores", {"part_sum": lambda s: s.sum(-2)}),
         ("by the mean score", "the mean of its scores", {"part_sum": lambda s: s.mean(-2)}),
         (
-            "upside down",
+            "inverted",
             "minus its log-sum-exp",
             {"shares_of": lambda lses, sizes: (-lses).softmax(0)},
         ),
         (
-            "for the largest piece alone",
+            "for the largest piece only",
             "whether it is the largest",
             {"shares_of": lambda lses, sizes: (lses == lses.amax(0)).to(lses.dtype)},
         ),
         (
             "that do not sum to one",
-            "the largest of them",
+            "its log-sum-exp, but is not divided by the sum",
             {"shares_of": lambda s, n: (s - s.amax(0)).exp()},
         ),
     ),
 ):
     fixed.fault(
         f"shares {name}",
-        f"The share of a piece depends on {told}. It is e^(its log-sum-exp), divided by the sum.",
+        f"Your share of a piece depends on {told}. It is e^(its log-sum-exp), divided by the sum.",
         parts_of=parts_of,
         **steps,
     )
 fixed.fault(
     "the values of the first piece for all",
-    "Each piece uses the first values. Keys and values of a piece have the same positions.",
+    "You use the first values in each piece. Keys and values of a piece have the same positions.",
     values_of=lambda part, count: slice(0, count),
 )
 
@@ -928,25 +938,27 @@ def case(candidate, lengths=(7, 3), page_size=4, heads=2, group=2, shuffled=True
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test always says True. Call the candidate and compare its answer with your numbers."""
+    """Your test always returns True. Call the candidate and compare its result with your own
+    numbers.
+    """
     return True
 
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test rejects a right answer. Check the room for rounding, and what you return."""
+    """Your test rejects a right answer. Check your tolerance and your return value."""
     return False
 
 
-@checks("only the shape is looked at")
+@checks("only the shape is compared")
 def check_shape(candidate):
-    """You compare the shape and no value. Nearly all wrong answers have the right shape."""
+    """You compare only the shape. Most wrong answers have the right shape."""
     inputs = torch.ones(1, 2, 3), torch.ones(2, 2, 1, 3), torch.ones(2, 2, 1, 5)
     found = candidate(*inputs, torch.tensor([[1, 0]]), torch.tensor([3]))
     return tuple(found.shape) == (1, 2, 5)
 
 
-@checks("pages in their order", **HARDER)
+@checks("pages in order", **HARDER)
 def check_in_order(candidate):
     """Your pages are in the order of the text. A candidate that ignores the table passes."""
     return case(candidate, lengths=(11,), shuffled=False)
@@ -958,13 +970,13 @@ def check_full(candidate):
     return case(candidate, lengths=(8, 4))
 
 
-@checks("as many heads of keys as of queries", **HARDER)
+@checks("as many key heads as query heads", **HARDER)
 def check_no_groups(candidate):
-    """Each query head has its own head of keys. A candidate that groups heads wrongly passes."""
+    """Your query heads each have their own key head. A candidate that groups heads wrongly passes."""
     return case(candidate, group=1)
 
 
 @checks("one text", **HARDER)
 def check_one_text(candidate):
-    """Your batch has one text. A candidate that gives its pages to all texts passes."""
+    """Your batch has one text. A candidate that uses its pages for all texts passes."""
     return case(candidate, lengths=(7,))

@@ -15,7 +15,7 @@ def right_band(query, key, half):
 
 
 def right_rows(scores, value):
-    # Attention of rows of scores, and the logarithm of what the softmax divides by.
+    # Attention of rows of scores, and their log-sum-exp.
     top = scores.max(-1, keepdims=True)
     parts = np.exp(scores - top)
     total = parts.sum(-1, keepdims=True)

@@ -60,7 +60,7 @@ def window_online(query, key, value, window_size, tile_size):
 
 @variant(of="sliding_window_forward")
 def window_by_merging(query, key, value, window_size, tile_size):
-    # the keys before the tile and the keys of the tile, each with a log-sum-exp, then joined
+    # the keys before the tile and the keys of the tile, each with a log-sum-exp, then merged
     def part(rows, columns):
         scores = torch.einsum("...le,...se->...ls", query[..., rows, :], key[..., columns, :])
         away = rows[:, None] - columns
@@ -99,13 +99,13 @@ def merge_two_by_two(outputs, lses):
 @variant(of="merge_partials")
 def merge_by_softmax(outputs, lses):
     lse = torch.logsumexp(lses, dim=0)
-    shares = torch.softmax(lses, dim=0).nan_to_num(0.0)  # NaN where nothing has a key
+    shares = torch.softmax(lses, dim=0).nan_to_num(0.0)  # NaN where no piece has a key
     return torch.einsum("p...,p...v->...v", shares, outputs), lse
 
 
 @variant(of="paged_attention")
 def paged_by_gathering(query, key_cache, value_cache, block_table, lengths):
-    # all pages of all texts at once; what lies behind a length is replaced before it is used
+    # all pages of all texts; slots after a length are replaced before use
     most = block_table.shape[1]
     page_size, heads = key_cache.shape[1:3]
     behind = torch.arange(most * page_size) >= lengths[:, None]

@@ -1,15 +1,15 @@
 # %% [markdown]
 # # Exercises: a sequence on many devices
 #
-# You write ring attention, a fair split of a sequence for causal masks, and the exchange of heads that needs no ring.
+# You write ring attention, a balanced split of a sequence for causal masks, and an exchange of heads that needs no ring.
 #
-# There is only one process: a *list* with one entry for each device stands for the devices, and its entry `r` is what device `r` holds. The numbers are those of a real ring.
+# There is only one process: a *list* with one entry per device represents the devices; entry `r` is the data of device `r`. The values are those of a real ring.
 #
-# Shapes: `P` devices; a shard of `l` queries, keys and values, with `E` elements in a query and in a key and `E_v` in a value.
-# `...` stands for any number of leading axes, such as batch and heads, or none.
+# Shapes: `P` devices; a shard of `l` queries and keys of width `E` and values of width `E_v`.
+# `...` is any number of leading axes (batch, heads), possibly none.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
-# Nothing here needs a network or a GPU.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
+# You need neither a network nor a GPU.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import torch
@@ -22,7 +22,7 @@ LN3 = 1.0986123  # e to this power is 3
 
 
 def shards_of(probe, lengths, size=4, value_size=3, lead=(), factor=1.0):
-    # queries, keys and values of devices that hold shards of these lengths
+    # queries, keys and values of devices with shards of these lengths
     query = [factor * probe.normal(*lead, n, size) for n in lengths]
     key = [factor * probe.normal(*lead, n, size) for n in lengths]
     return query, key, [probe.normal(*lead, n, value_size) for n in lengths]
@@ -31,15 +31,15 @@ def shards_of(probe, lengths, size=4, value_size=3, lead=(), factor=1.0):
 # %% [markdown]
 # ## 1. The ring
 #
-# `ring_attention(query_shards, key_shards, value_shards, is_causal=False)` returns a list with the output of every device.
+# `ring_attention(query_shards, key_shards, value_shards, is_causal=False)` returns a list with the output of each device.
 #
-# - Each argument is a list of `P` tensors, `(..., l, E)` for queries and keys and `(..., l, E_v)` for values. Device `r` holds the `r`-th run of the sequence. Runs may differ in length; on one device, queries, keys and values have the same length.
-# - The outputs, joined in the order of devices, are softmax attention over the whole sequence with the scale $1/\sqrt E$; with `is_causal`, position `i` of the *sequence* attends to the positions `0` to `i`.
-# - A device computes with one block of keys and values at a time, and never joins all keys or all scores of the sequence: the memory is measured.
-# - The result is right for every finite score.
+# - Each argument is a list of `P` tensors, `(..., l, E)` for queries and keys and `(..., l, E_v)` for values. Device `r` has the `r`-th run of the sequence. Runs may differ in length; on each device, queries, keys and values have the same length.
+# - The outputs, concatenated in the order of devices, are softmax attention over the whole sequence with the scale $1/\sqrt E$; with `is_causal`, position `i` of the *sequence* attends to the positions `0` to `i`.
+# - A device uses one block of keys and values at a time, and never builds all keys or all scores of the sequence: the memory is measured.
+# - It handles every finite score.
 #
 # At step 0 every device has its own block of keys and values. After each step, device `r` passes its block to device `r + 1`, and the last device passes it to device 0.
-# Join partial results as in chapter 18 (`merge_partials`): the share of a block is $e^{\ell_b - \ell}$.
+# Merge partial results as in chapter 18 (`merge_partials`): the share of a block is $e^{\ell_b - \ell}$.
 #
 # By hand: two devices with one position each, $E = 1$; queries $1$ and $1$, keys $0$ and $\ln 3$, values $8$ and $4$. Both queries have the scores $0$ and $\ln 3$, and both outputs are $5$. With a causal mask device 0 gives $8$ and device 1 gives $5$.
 
@@ -109,7 +109,7 @@ probe.equals(*shards_of(probe, [1, 1, 1, 1, 1]), is_causal=True)
 ### END HIDDEN TESTS
 
 # %% nbgrader={"grade_id": "ring_attention-uneven", "grade": true, "points": 1}
-# Devices that hold runs of different lengths.
+# Devices with runs of different lengths.
 probe = probes(ring_attention=ring_attention)
 probe.equals(*(list(torch.eye(4).split([1, 3])) for _ in range(3)))
 ### BEGIN HIDDEN TESTS
@@ -127,7 +127,7 @@ probe.equals(asks, keys, list(torch.eye(3).split(1)))
 probe.equals(asks, keys[::-1], list(torch.eye(3).split(1)))
 ### BEGIN HIDDEN TESTS
 probe.equals(*([x.double() for x in part] for part in shards_of(probe, [2, 2, 2], factor=15.0)))
-# two rows on each device, whose scores are hundreds apart
+# two rows on each device with scores hundreds apart
 rows = [torch.tensor([[2.0, 0.0, 0.0, 0.0], [-2.0, 0.0, 0.0, 0.0]])] * 3
 keys = list((200 + torch.arange(6.0)).reshape(3, 2, 1) * torch.eye(1, 4))
 probe.equals(rows, keys, list(torch.eye(6).split(2)))
@@ -140,16 +140,16 @@ many = ([*probe.normal(6144, 8).split(768)] for _ in range(3))
 probe.memory(*many, below=14_400_000)
 
 # %% [markdown]
-# ## 2. A fair split
+# ## 2. The zigzag split
 #
-# Under a causal mask the device with the first run of positions has the least work, and the one with the last run the most.
-# The zigzag split cuts the sequence into $2P$ runs of equal length and gives device $r$ two of them: number $r$ counted from the left, and number $r$ counted from the right.
+# Under a causal mask the device with the first run of positions has the least work, the one with the last run the most.
+# The zigzag split splits the sequence into $2P$ runs of equal length and gives device $r$ two of them: run $r$ from the left and run $r$ from the right.
 #
-# `zigzag_split(length, world_size)` returns an integer tensor `(world_size, length / world_size)`: row `r` holds the positions of device `r` in ascending order.
+# `zigzag_split(length, world_size)` returns an integer tensor `(world_size, length / world_size)`: row `r` lists the positions of device `r` in ascending order.
 #
 # - `length` is a multiple of `2 * world_size`.
 #
-# By hand, eight positions on two devices: the runs are `0 1`, `2 3`, `4 5` and `6 7`; device 0 holds `[0, 1, 6, 7]`, device 1 `[2, 3, 4, 5]`.
+# By hand, eight positions on two devices: the runs are `0 1`, `2 3`, `4 5` and `6 7`; device 0 has `[0, 1, 6, 7]`, device 1 `[2, 3, 4, 5]`.
 
 
 # %% nbgrader={"grade_id": "zigzag_split", "solution": true}
@@ -177,7 +177,7 @@ for length, world_size in ((18, 3), (8, 4), (40, 5), (6, 3), (16, 1)):
 # %% [markdown]
 # ## Look
 #
-# Left: the device of each position, in runs and in your zigzag split. Middle: the pairs of query and key that each device computes under a causal mask. Right: the weights of your ring, which are those of one device.
+# Left: the device of each position, in runs and in your zigzag split. Middle: the query-key pairs that each device computes under a causal mask. Right: the weights of your ring, equal to those of one device.
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -205,14 +205,14 @@ plt.show()
 # %% [markdown]
 # ## 3. The exchange of heads
 #
-# Another way to distribute a sequence is to change *what* is split.
-# Before the exchange every device has a run of the sequence for all heads; afterwards it has the whole sequence for some of the heads, and can attend on its own.
+# Another way to distribute a sequence is to change the split axis.
+# Before the exchange every device has a run of the sequence for all heads. Afterwards it has the whole sequence for some heads and computes their attention alone.
 #
 # `ulysses_exchange(shards)` takes a list of `P` tensors `(H, l, E)` and returns a list of `P` tensors `(H / P, P * l, E)`.
 #
-# - Device `r` gets the `r`-th run of heads, from `r * H / P` on, of all positions in the order of the sequence. `H` is a multiple of `P`.
+# - Device `r` gets `H / P` heads from head `r * H / P` on, for all positions in the order of the sequence. `H` is a multiple of `P`.
 #
-# By hand, two devices, two heads, one position each, $E = 1$: device 0 holds $[[1], [2]]$ (head 0, head 1) and device 1 $[[3], [4]]$. Afterwards device 0 holds head 0, which is $[[1, 3]]$, and device 1 $[[2, 4]]$.
+# By hand, two devices, two heads, one position each, $E = 1$: device 0 has $[[1], [2]]$ (head 0, head 1) and device 1 $[[3], [4]]$. Afterwards device 0 has head 0, which is $[[1, 3]]$, and device 1 $[[2, 4]]$.
 
 
 # %% nbgrader={"grade_id": "ulysses_exchange", "solution": true}
@@ -244,8 +244,8 @@ for world_size, heads, length, size in ((3, 6, 5, 2), (2, 2, 4, 3), (4, 8, 1, 3)
 # %% [markdown]
 # ## 4. Repair
 #
-# In data parallel training, every process computes the gradient of the *mean* loss over its own examples. They should be joined into the gradient of the mean loss over all examples.
-# This code is right for equal batches. It has two faults.
+# In data parallel training, every process computes the gradient of the *mean* loss over its own examples. They should be combined into the gradient of the mean loss over all examples.
+# This code is right for equal batches, but it has two faults.
 #
 # ```python
 # def fixed_average(gradients, counts):
@@ -254,8 +254,8 @@ for world_size, heads, length, size in ((3, 6, 5, 2), (2, 2, 4, 3), (4, 8, 1, 3)
 #
 # Write `fixed_average(gradients, counts)`.
 #
-# - `gradients` is a list of tensors of the same shape, `counts` a list of as many integers: how many examples each process had.
-# - A process may have no example. Its gradient is then NaN, and does not count. At least one process has an example.
+# - `gradients` is a list of tensors of the same shape, `counts` a list of integers of the same length: the number of examples of each process.
+# - A process may have no example. Its gradient is then NaN and must be ignored. At least one process has an example.
 #
 # By hand: gradients $6$ (of one example) and $2$ (of three): $(1 \cdot 6 + 3 \cdot 2)/4 = 3$.
 
@@ -299,11 +299,11 @@ probe.equals(
 # %% [markdown]
 # ## 5. Write the test
 #
-# `check_ring(candidate)` takes a candidate for `ring_attention(query_shards, key_shards, value_shards, is_causal=False)` of exercise 1 (its memory does not count) and returns `True` if it is right, `False` if it is wrong.
+# `check_ring(candidate)` takes a candidate for `ring_attention(query_shards, key_shards, value_shards, is_causal=False)` and returns `True` if it keeps the contract of exercise 1 (its memory aside), `False` if not.
 #
-# It must accept right candidates, and earns a share of the points for each wrong one that it rejects.
-# Most wrong ones pass a test with two equal devices. Think of what two devices cannot show, and of what the mask means across devices.
-# Leave room for rounding. A candidate that raises an error on your inputs is wrong.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
+# Most wrong answers pass a test with two equal devices. Test more devices, and the mask across devices.
+# Allow for rounding. A candidate that raises an error is wrong.
 
 
 # %% nbgrader={"grade_id": "check_ring", "solution": true}
@@ -335,7 +335,7 @@ def check_ring(candidate):
 
 
 # %% nbgrader={"grade_id": "check_ring-plain", "grade": true, "points": 1}
-# A right candidate, and three that are plainly wrong.
+# A right candidate, and three that are clearly wrong.
 def by_joining(query_shards, key_shards, value_shards, is_causal=False):
     return from_numpy(oracles.right_ring)(query_shards, key_shards, value_shards, is_causal)
 
@@ -352,7 +352,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_ring-mutants", "grade": true, "points": 8}
-# Wrong candidates that are harder to detect. (Hidden: which.)
+# Wrong candidates that are harder to detect. (Which ones is hidden.)
 probe = probes(check_ring=check_ring)
 probe.judges(
     right=[by_joining],
@@ -365,7 +365,7 @@ probe.judges(
 HARD = (
     *("the blocks are averaged", "the last block never comes", "blocks skip a device"),
     *("the mask is ignored", "each block has its own mask", "no maximum", "no scale"),
-    *("all shards are taken as equally long", "the larger log-sum-exp in place of both"),
+    *("all shards are taken as equally long", "the larger log-sum-exp instead of both"),
     *("the diagonal is masked, except for the first position",),
 )
 rings = probe.catalogue.of("ring_attention")
@@ -379,22 +379,22 @@ probe.judges(
 # %% [markdown]
 # ## 6. Report
 #
-# Use your functions, or take the numbers of the chapter. In about 200 words, two points for each part:
+# Use your functions or the numbers of the chapter. Write about 200 words; each part earns two points.
 #
-# 1. Eight devices hold a causal sequence in contiguous runs. Which share of the pairs does the device with the most work compute, which the one with the least? How much faster would a zigzag ring be, if every step waits for the slowest device?
-# 2. How do the bytes that a device sends in a ring and in an exchange of heads change when the number of devices is doubled and the sequence stays as it is? What forbids the exchange for a model with 8 heads of keys?
-# 3. You double the number of processes in data parallel training and keep the batch of each. What is the same as before, and what is not?
+# 1. Eight devices have a causal sequence in contiguous runs. Which share of the pairs do the devices with the most and the least work compute? How much faster is a zigzag ring if every step waits for the slowest device?
+# 2. How do the bytes that a device sends in a ring and in an exchange of heads change if the number of devices doubles for the same sequence? What limits the exchange for a model with 8 key heads?
+# 3. You double the number of processes in data parallel training and keep the batch of each. What stays the same, and what does not?
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 6}
-# 1. In blocks of one shard: device 7 computes 7.5 of 8 blocks, device 0 half a block, of 32 in all: 23 % against 1.6 %. A step takes a whole block for someone in every step but the one on the diagonal (some device always has an open block until the last step), so about 7.5 units; zigzag has 4 units on every device: somewhat less than twice as fast.
-# 2. Ring: (P - 1) / P of all keys and values, which tends to the whole sequence's, whatever P: nearly constant. Exchange: four tensors of 1/P of the sequence each, of which (P - 1) / P leave the device: about half. Each device needs at least one head of keys, so no more than 8 devices, unless keys are sent twice.
-# 3. A step is the gradient of the mean over twice as many examples, with half as many steps per epoch: learning rate and schedule may no longer fit. The time of a step stays about the same, as long as the exchange of gradients is hidden. Statistics of batch norm are those of one process, dropout needs different seeds on each process, and uneven batches need weights.
+# 1. In blocks of one shard: device 7 computes 7.5 of 8 blocks, device 0 half a block, of 32 in all: 23 % against 1.6 %. In every step but the diagonal one, some device computes a whole block, so a pass takes about 7.5 units; zigzag takes 4 units on every device: somewhat less than twice as fast.
+# 2. Ring: (P - 1) / P of all keys and values, which tends to the whole sequence: nearly constant. Exchange: four tensors of 1/P of the sequence each, of which (P - 1) / P leave the device: about half. Each device needs at least one key head, so at most 8 devices, unless keys are sent twice.
+# 3. A step uses the gradient of the mean over twice as many examples, with half as many steps per epoch, so learning rate and schedule may need a change. The time of a step stays about the same if the exchange of gradients is hidden. Batch norm statistics are those of one process, each process needs its own dropout seed, and uneven batches need weights.
 #
 # **Points**, one for each:
 #
 # - (1a) Both shares.
 # - (1b) The speed-up, from the slowest device of each step.
 # - (2a) Both amounts against the number of devices.
-# - (2b) At least one head of keys for each device.
+# - (2b) At least one key head per device.
 # - (3a) The gradient is that of the larger batch.
-# - (3b) What is not the same: steps, rates, statistics or draws.
+# - (3b) What changes: steps, rates, statistics or draws.

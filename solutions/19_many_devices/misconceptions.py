@@ -10,7 +10,7 @@ def harmless(lse):
 
 
 def merge(outputs, lses, *, total=lambda lses: lses.logsumexp(dim=0)):
-    """Partial results of blocks of keys become one."""
+    """Merge partial results of blocks of keys."""
     stacked = torch.stack(list(lses))
     lse = total(stacked)
     return ((stacked - harmless(lse)).exp()[..., None] * torch.stack(list(outputs))).sum(0), lse
@@ -23,7 +23,6 @@ def zigzag(
     length, world_size, *, right=lambda runs, world_size: runs[world_size:].flip(0),
     order=lambda left, right: (left, right), arrange=lambda table: table,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     runs = torch.arange(length).reshape(2 * world_size, -1)
     left = runs[:world_size]
     return arrange(torch.cat(order(left, right(runs, world_size)), dim=1))
@@ -38,11 +37,11 @@ def split_calls(draw):
         yield call(length, world_size)
 
 
-ZIGZAG = "Device r has the run r from the left, then the run r from the right. {}"
+ZIGZAG = "{} Device r has run r from the left, then run r from the right."
 for name, message, steps in (
     (
         "contiguous runs",
-        "Yours has two neighbouring runs.",
+        "You give each device two adjacent runs.",
         {
             "right": lambda runs, world_size: runs[1::2],
             "order": lambda left, right: (
@@ -52,39 +51,39 @@ for name, message, steps in (
     ),
     (
         "the second run is not mirrored",
-        "Your second one is counted from the left.",
+        "You count the second run from the left.",
         {"right": lambda runs, world_size: runs[world_size:]},
     ),
     (
         "the second run is off by one",
-        "Your second one is one run too far.",
+        "Your second run is off by one.",
         {"right": lambda runs, world_size: runs[world_size:].roll(-1, 0).flip(0)},
     ),
     (
         "the right run first",
-        "Your rows begin with the right one.",
+        "Your rows begin with the right run.",
         {"order": lambda left, right: (right, left)},
     ),
     (
         "the second run backwards",
-        "Your second one is reversed: positions rise.",
+        "You reverse the second run.",
         {"right": lambda runs, world_size: runs[world_size:].flip(0).flip(1)},
     ),
     (
-        "devices in the other order",
-        "Your device 0 has the runs in the middle.",
+        "devices in reverse order",
+        "Your devices are in reverse order.",
         {"arrange": lambda table: table.flip(0)},
     ),
-    ("devices along the columns", "Your rows are columns.", {"arrange": lambda table: table.T}),
-    ("positions count from 1", "The first position is 0.", {"arrange": lambda table: table + 1}),
-    ("the left half only", "Yours has one run.", {"order": lambda left, right: (left,)}),
+    ("devices along the columns", "Your result is transposed.", {"arrange": lambda table: table.T}),
+    ("positions count from 1", "You count positions from 1.", {"arrange": lambda table: table + 1}),
+    ("only the left half", "You give each device one run.", {"order": lambda left, right: (left,)}),
 ):
     split.fault(name, ZIGZAG.format(message), **steps)
 
 
 @split("every P-th position")
 def split_striped(length, world_size):
-    """Your devices take turns, position by position: the striped layout. A device has two runs."""
+    """You deal out the positions in turn, which is the striped layout. A device has two runs."""
     return torch.arange(length).reshape(-1, world_size).T
 
 
@@ -103,7 +102,6 @@ def ring(
     scaled=lambda scores, query, value: scores * query.shape[-1] ** -0.5, join=merge,
     arrange=lambda outputs: outputs,
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     world_size, outputs = len(query_shards), []
     lengths = [shard.shape[-2] for shard in key_shards]
     for rank, query in enumerate(query_shards):
@@ -146,7 +144,7 @@ def ring_calls(draw):
 for name, message, fails, join in (
     (
         "the blocks are averaged",
-        "You average.",
+        "You average the blocks.",
         RING,
         lambda outputs, lses: merge(
             outputs, [lses[0], torch.where(lses[1] > -torch.inf, 0.0, lses[1])]
@@ -154,73 +152,73 @@ for name, message, fails, join in (
     ),
     (
         "the outputs are added",
-        "You add.",
+        "You add the outputs.",
         RING,
         lambda outputs, lses: (outputs[0] + outputs[1], lses[1]),
     ),
     (
         "the last block only",
-        "You keep the last block.",
+        "You keep only the last block.",
         RING,
         lambda outputs, lses: (outputs[1], lses[1]),
     ),
     (
         "the log-sum-exp is not carried on",
-        "Your log-sum-exp is that of the last block alone.",
+        "You keep only the log-sum-exp of the last block.",
         ("values", "causal", "uneven", "large"),
         lambda outputs, lses: (merge(outputs, lses)[0], lses[1]),
     ),
     (
-        "the larger log-sum-exp in place of both",
-        "Yours is the larger of the two.",
+        "the larger log-sum-exp instead of both",
+        "You keep only the larger log-sum-exp.",
         RING,
         lambda outputs, lses: merge(outputs, lses, total=lambda x: x.amax(0)),
     ),
 ):
     rings.fault(
         name,
-        f"Join the blocks by their shares, e^(lse of the block - lse of all so far). {message}",
+        f"{message} The share of a block is e^(its lse - the lse of all so far).",
         fails=fails,
         join=join,
     )
 for name, message, steps in (
-    ("the last block never comes", "Yours are P - 1.", lambda size: range(max(1, size - 1))),
-    ("the own block never comes", "Yours begin at 1.", lambda size: range(1, max(2, size))),
-    ("only the own block", "Yours is one.", lambda world_size: range(1)),
-    ("one step too many", "Yours are P + 1.", lambda world_size: range(world_size + 1)),
+    ("the last block is missing", "You take P - 1 steps.", lambda size: range(max(1, size - 1))),
+    ("the own block is missing", "You skip the own block.", lambda size: range(1, max(2, size))),
+    ("only the own block", "You take one step.", lambda world_size: range(1)),
+    ("one step too many", "You take P + 1 steps.", lambda world_size: range(world_size + 1)),
 ):
     rings.fault(
         name,
-        f"There are P steps, the own block first, so that each device has each block once. {message}",
+        f"{message} A device takes P steps, its own block first.",
         fails=RING,
         steps=steps,
     )
 rings.fault(
     "blocks skip a device",
-    "You skip a device at each step. Blocks move on by one.",
+    "You skip a device at each step. Blocks move by one device.",
     fails=("by_hand", "values", "causal", "uneven"),
     owner_at=lambda rank, step, world_size: (rank - 2 * step) % world_size,
 )
 for name, message, steps in (
     (
-        "values go round the other way",
-        "other way",
+        "values move in the opposite direction",
+        "they move in opposite directions",
         {"value_of": lambda rank, step, size: (rank + step) % size},
     ),
-    ("the own values for all keys", "own values always", {"value_of": lambda rank, *_: rank}),
-    ("the own keys for all values", "own keys always", {"key_of": lambda rank, *_: rank}),
+    ("the own values for all keys", "always the own values", {"value_of": lambda rank, *_: rank}),
+    ("the own keys for all values", "always the own keys", {"key_of": lambda rank, *_: rank}),
 ):
     rings.fault(
         name,
-        f"Your values and keys are not of the same device ({message}). They travel together.",
+        f"Your values and keys are of different devices ({message}). They move together.",
         fails=RING if "own" in name else ("values", "causal", "uneven", "large"),
         **steps,
     )
-MASK = "Position i of the *sequence* attends to the positions 0 to i. {}"
+MASK = "{} Position i of the *sequence* attends to positions 0 to i."
 for name, message, fails, steps in (
     (
         "the mask is ignored",
-        "`is_causal` changes nothing.",
+        "You ignore `is_causal`.",
         CAUSAL,
         {"closed": lambda row, column: torch.zeros_like(column > row)},
     ),
@@ -231,32 +229,32 @@ for name, message, fails, steps in (
         {"position": lambda *_: 0},
     ),
     (
-        "later devices are left out, the own block is open",
-        "You leave out later devices, and do not mask the own block.",
+        "later devices skipped, the own block unmasked",
+        "You skip later devices, but do not mask the own block.",
         ("causal", "uneven"),
         {"closed": lambda row, column: column > row.max()},
     ),
     (
-        "the mask is turned round",
-        "Yours attends to later ones.",
+        "the mask is reversed",
+        "Your positions attend to later ones.",
         CAUSAL,
         {"closed": lambda row, column: column < row},
     ),
     (
         "the diagonal is masked",
-        "Yours leaves out its own key.",
+        "Your positions exclude themselves.",
         CAUSAL,
         {"closed": lambda row, column: column >= row},
     ),
     (
         "the diagonal is masked, except for the first position",
-        "Yours leaves out its own key.",
+        "Your positions exclude themselves.",
         CAUSAL,
         {"closed": lambda row, column: (column >= row) & (row + column > 0)},
     ),
     (
         "all shards are taken as equally long",
-        "Shards may differ in length.",
+        "You assume equal shards.",
         ("uneven",),
         {"position": lambda device, lengths, own: device * lengths[0]},
     ),
@@ -269,7 +267,7 @@ for position in (
 ):
     rings.fault(
         "all shards are taken as equally long",
-        MASK.format("Shards may differ in length."),
+        MASK.format("You assume equal shards."),
         fails=("uneven",),
         position=position,
     )
@@ -278,13 +276,13 @@ for name, message, scaled in (
     ("divided by E", "divided by E", lambda scores, query, value: scores / query.shape[-1]),
     (
         "divided by the root of the value's size",
-        "divided by the square root of E_v",
+        "divided by the root of E_v",
         lambda scores, query, value: scores * value.shape[-1] ** -0.5,
     ),
 ):
     rings.fault(
         name,
-        f"Your scores are {message}. The formula divides products by the square root of E.",
+        f"Your scores are {message}. The formula divides products by the root of E.",
         fails=("values", "causal", "uneven", "large"),
         scaled=scaled,
     )
@@ -297,7 +295,7 @@ def plain_exp(scores, value):
 
 rings.fault(
     "no maximum",
-    "You take the exponentials of the scores themselves. In float32 they overflow above 88.",
+    "You take the exponentials of the raw scores. In float32 they overflow above 88.",
     fails=("large",),
     one=plain_exp,
 )
@@ -309,15 +307,16 @@ rings.fault(
 )
 rings.fault(
     "the outputs are joined",
-    "You return one tensor. Return a list, with the output of each device.",
+    "You return one tensor. Return a list with the output of each device.",
     fails=RING,
     arrange=lambda outputs: torch.cat(outputs, dim=-2),
 )
 
 
 def rescaled(query_shards, key_shards, value_shards, is_causal, total, output, each=False):
-    """With a running maximum in place of a log-sum-exp: ``total`` and ``output`` say what is rescaled,
-    ``each`` whether each step divides."""
+    """With a running maximum instead of a log-sum-exp: ``total`` and ``output`` say what is
+    rescaled, ``each`` whether each step divides.
+    """
     results, starts = [], [0]
     for shard in query_shards:
         starts.append(starts[-1] + shard.shape[-2])
@@ -342,29 +341,29 @@ def rescaled(query_shards, key_shards, value_shards, is_causal, total, output, e
 
 @rings("the output is not rescaled", fails=RING)
 def ring_output_kept(query_shards, key_shards, value_shards, is_causal=False):
-    """Your maximum grows, and the output stays as it is. Multiply it by e^(old - new), as the sum."""
+    """You do not rescale the output when the maximum grows. Multiply it by e^(old - new), like the
+    sum.
+    """
     return rescaled(query_shards, key_shards, value_shards, is_causal, True, False)
 
 
 @rings("divided again at every step", fails=RING[1:])
 def ring_divided(query_shards, key_shards, value_shards, is_causal=False):
-    """You divide the result so far at each step, earlier blocks again and again. Divide once, at the
-    end.
-    """
+    """You divide the running output at each step. Divide once at the end."""
     return rescaled(query_shards, key_shards, value_shards, is_causal, True, True, each=True)
 
 
 @rings("the sum is not rescaled", fails=RING)
 def ring_sum_kept(query_shards, key_shards, value_shards, is_causal=False):
-    """Your maximum grows, and the sum stays as it is. Multiply it by e^(old - new), as the output."""
+    """You do not rescale the sum when the maximum grows. Multiply it by e^(old - new), like the
+    output.
+    """
     return rescaled(query_shards, key_shards, value_shards, is_causal, False, True)
 
 
-@rings("all keys are put together", fails=("memory",))
+@rings("all keys are gathered", fails=("memory",))
 def ring_gathered(query_shards, key_shards, value_shards, is_causal=False):
-    """Your numbers are right, but a device has the scores of all keys at once. Use one block at a
-    time.
-    """
+    """Your values are right, but a device builds the scores of all keys. Use one block at a time."""
     joined = (torch.cat(list(x), dim=-2) for x in (query_shards, key_shards, value_shards))
     lengths = [shard.shape[-2] for shard in query_shards]
     return list(ring(*([x] for x in joined), is_causal)[0].split(lengths, dim=-2))
@@ -378,7 +377,6 @@ def exchange(
     senders=lambda parts: parts, pick=lambda parts, rank: [part[rank] for part in parts],
     arrange=lambda results: results, glue=lambda pieces: torch.cat(pieces, dim=1),
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     world_size = len(shards)
     parts = senders([cut(shard, world_size) for shard in shards])
     return arrange([glue(pick(parts, rank)) for rank in range(world_size)])
@@ -393,69 +391,69 @@ def exchange_calls(draw):
         yield call([draw.normal(heads, length, 2) for _ in range(world_size)])
 
 
-HEADS = "Device r has the heads from r H / P on. {}"
+HEADS = "{} Device r has H / P heads from head r H / P on."
 for name, message, fails, steps in (
     (
         "every P-th head",
-        "Yours has every P-th one.",
+        "You give each device every P-th head.",
         ("values",),
         {"cut": lambda shard, size: [shard[rank::size] for rank in range(size)]},
     ),
     (
         "one head for each device",
-        "Yours has one.",
+        "You give each device one head.",
         ("values",),
         {"cut": lambda shard, size: [shard[rank : rank + 1] for rank in range(size)]},
     ),
     (
         "the first heads for all",
-        "All have the first ones.",
+        "You give all devices the first heads.",
         None,
         {"pick": lambda parts, rank: [part[0] for part in parts]},
     ),
     (
-        "the heads in the other order",
-        "Your device 0 has the last ones.",
+        "the heads in reverse order",
+        "Your devices are in reverse order.",
         None,
         {"arrange": lambda results: results[::-1]},
     ),
     (
         "all heads everywhere",
-        "Yours has all: that is P times the work.",
+        "You give each device all heads.",
         None,
         {"cut": lambda shard, size: [shard] * size},
     ),
 ):
     swapped.fault(name, HEADS.format(message), fails=fails, **steps)
-POSITIONS = "A device has the positions of all devices, in the order of the sequence. {}"
+POSITIONS = "{} A device has the positions of all devices in the order of the sequence."
 for name, message, fails, steps in (
     (
         "the positions in another order",
-        "Yours are reversed.",
+        "You reverse the positions.",
         None,
         {"senders": lambda parts: parts[::-1]},
     ),
     (
-        "the positions of all devices in turn",
-        "Yours take turns.",
+        "the positions interleaved",
+        "You interleave the positions.",
         ("values",),
         {"glue": lambda pieces: torch.stack(pieces, dim=2).flatten(1, 2)},
     ),
     (
-        "joined along the heads",
-        "You join them as heads.",
+        "concatenated along the heads",
+        "You concatenate the positions along the heads.",
         None,
         {"glue": lambda pieces: torch.cat(pieces, dim=0)},
     ),
     (
         "the positions are added up",
-        "You add them.",
+        "You add the positions up.",
         None,
         {"glue": lambda pieces: torch.stack(pieces).sum(dim=0)},
     ),
     (
-        "its own positions only",
-        "Yours has only its own.",
+        "only its own positions",
+        "You give each device only its own positions.",
         None,
         {"pick": lambda parts, rank: [parts[rank][rank]]},
     ),
@@ -465,19 +463,23 @@ for name, message, fails, steps in (
 
 @swapped("nothing is exchanged")
 def exchange_nothing(shards):
-    """Your devices keep what they had: all heads of a run. They should have a run of heads."""
+    """You exchange nothing: each device keeps all heads of its run. It should have some heads of
+    all positions.
+    """
     return [shard.clone() for shard in shards]
 
 
-@swapped("a view in place of an exchange")
+@swapped("a view instead of an exchange")
 def exchange_view(shards):
-    """You reshape what each device has. It needs what the other devices have."""
+    """You only reshape the data of each device. It needs data from the other devices."""
     return [s.reshape(s.shape[0] // len(shards), -1, s.shape[2]) for s in shards]
 
 
-@swapped("devices in place of heads")
+@swapped("devices instead of heads")
 def exchange_joined(shards):
-    """You join the shards along the heads and cut that. Cut along the heads, join along positions."""
+    """You concatenate the shards along the heads and split that. Split along the heads, concatenate
+    along positions.
+    """
     count = shards[0].shape[0] // len(shards)
     whole = torch.cat(list(shards), dim=0)
     return [whole[rank * count : (rank + 1) * count] for rank in range(len(shards))]
@@ -490,7 +492,6 @@ def average(
     gradients, counts, *, keep=lambda count: count > 0,
     weigh=lambda count, counts: count / sum(counts),
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces one of them."""
     parts = [g * weigh(n, counts) for g, n in zip(gradients, counts, strict=True) if keep(n)]
     return torch.stack(parts).sum(dim=0)
 
@@ -506,48 +507,53 @@ def average_calls(draw):
 
 fixed.fault(
     "both faults are still there",
-    """This is the broken code as it stands. Compute the example of the text by hand, and ask what NaN
-    becomes in a mean.""",
+    """This is the broken code. Compute the example of the text by hand, and check what NaN does in
+    a mean.""",
     fails=("uneven", "nothing"),
     keep=lambda count: True,
     weigh=lambda count, counts: 1 / len(counts),
 )
 fixed.fault(
     "NaN is still in the sum",
-    "The weights are right now. But 0 times NaN is NaN: leave out a process without an example.",
+    "The weights are now right. But 0 times NaN is NaN: leave out a process without an example.",
     fails=("nothing",),
     keep=lambda count: True,
 )
-SHARES = "A process without an example is left out now. The others need shares of all examples. {}"
+SHARES = "{} The weight of a process is its share of all examples."
 for name, message, fails, weigh in (
     (
-        "still all processes count the same",
-        "Yours are equal.",
+        "equal weights for all processes",
+        "Your weights are equal.",
         ("uneven", "nothing"),
         lambda count, counts: 1 / sum(n > 0 for n in counts),
     ),
     (
-        "the process without an example still divides",
-        "You divide by all processes.",
+        "the process without an example still counts",
+        "You divide by the number of all processes.",
         ("uneven", "nothing"),
         lambda count, counts: 1 / len(counts),
     ),
     (
         "divided twice",
-        "You also divide by the processes.",
+        "You also divide by the number of processes.",
         None,
         lambda count, counts: count / sum(counts) / len(counts),
     ),
     (
         "divided by the number of processes",
-        "You divide by the processes.",
+        "You divide by the number of processes.",
         None,
         lambda count, counts: count / len(counts),
     ),
-    ("never divided", "You do not divide.", None, lambda count, counts: count),
     (
-        "weighted the wrong way round",
-        "More examples count less in yours.",
+        "never divided",
+        "You do not divide by the number of examples.",
+        None,
+        lambda count, counts: count,
+    ),
+    (
+        "weights inverted",
+        "Your weights fall with the number of examples.",
         ("uneven", "nothing"),
         lambda count, counts: 1 / count / sum(1 / n for n in counts if n),
     ),
@@ -585,32 +591,34 @@ def case(candidate, lengths, is_causal=False, size=1.0):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test always says True. Call the candidate and compare its answer with your numbers."""
+    """Your test always returns True. Call the candidate and compare its result with your own
+    numbers.
+    """
     return True
 
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test rejects a right answer. Check the room for rounding, and what you return."""
+    """Your test rejects a right answer. Check your tolerance and your return value."""
     return False
 
 
-@checks("only the shape is looked at")
+@checks("only the shape is compared")
 def check_shape(candidate):
-    """You compare the shapes and no value. Nearly all wrong answers have the right shapes."""
+    """You compare only the shapes. Most wrong answers have the right shapes."""
     x = [torch.ones(2, 3), torch.ones(2, 3)]
     return [tuple(part.shape) for part in candidate(x, x, x, False)] == [(2, 3)] * 2
 
 
 @checks("one device")
 def check_one_device(candidate):
-    """Your sequence is on one device. Nothing goes round there, and nothing is joined."""
+    """Your sequence is on one device, so nothing is passed or merged. Use several devices."""
     return case(candidate, [5]) and case(candidate, [5], True)
 
 
 @checks("never causal", **HARDER)
 def check_never_causal(candidate):
-    """You never ask for a causal mask. A ring goes wrong most easily with it."""
+    """You never test a causal mask. Many wrong answers fail only with it."""
     return all(
         case(candidate, n, size=s) for n, s in (([2, 2, 2], 1), ([1, 3, 2], 1), ([2, 2], 900))
     )
@@ -618,5 +626,7 @@ def check_never_causal(candidate):
 
 @checks("two devices", **HARDER)
 def check_two_devices(candidate):
-    """You try two devices with equal shards. The next device is also the one before there."""
+    """You test two devices with equal shards, where the next device is also the previous one. Use
+    more devices.
+    """
     return case(candidate, [2, 2]) and case(candidate, [2, 2], True)

@@ -46,7 +46,7 @@ def first_places(shards):
 
 @variant(of="ring_attention")
 def ring_with_running_sums(query_shards, key_shards, value_shards, is_causal=False):
-    # maximum, sum and mixture travel through the blocks, divided once at the end
+    # running maximum, sum and mixture over the blocks, divided once at the end
     starts, outputs = first_places(key_shards), []
     for rank, query in enumerate(query_shards):
         top = query.new_full(query.shape[:-1], -1e30)
@@ -72,7 +72,7 @@ def ring_with_running_sums(query_shards, key_shards, value_shards, is_causal=Fal
 
 @variant(of="ring_attention")
 def ring_step_by_step(query_shards, key_shards, value_shards, is_causal=False):
-    # all devices make a step, then all hand on
+    # all devices compute a step, then all pass their blocks
     starts, world_size = first_places(key_shards), len(query_shards)
     held = list(range(world_size))
     state = [

@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Exercises: settle a claim
 #
-# You write the instruments of the chapter, and then you use them on a claim of your own.
+# You write the instruments of the chapter, then apply them to a claim of your own.
 #
-# Results are plain numbers, one for each seed; larger ones are better. `hero` is what the claim praises, `control` is what it is compared with.
+# Results are plain numbers, one per seed; larger is better. `hero` is the method that the claim favours, `control` the one that it is compared with.
 # All arguments and results are numbers, lists and dictionaries.
 #
-# A test that fails tells you what it saw, what it tried and, when it knows the mistake, which one it is.
+# A failing test shows what it tried and what it saw, and names the mistake if it knows it.
 
 # %% nbgrader={"grade_id": "setup", "locked": true}
 import math
@@ -25,8 +25,8 @@ oracles, probes = load_oracles("20_capstone")
 #
 # `paired_differences(hero, control)` subtracts seed by seed.
 #
-# - Both are dictionaries from a seed to a result. They may be in different orders, and each may have seeds that the other lacks: leave those out.
-# - The result is a list of hero less control, in ascending order of the seeds.
+# - Both are dictionaries from seeds to results. Their orders may differ, and each may have seeds that the other lacks: leave those out.
+# - The result is a list of hero minus control, in ascending order of the seeds.
 #
 # By hand: `{3: 0.9, 1: 0.5}` and `{1: 0.4, 2: 0.8, 3: 0.7}` have the seeds 1 and 3 in common: `[0.1, 0.2]`.
 
@@ -54,12 +54,12 @@ probe.everywhere()
 # %% [markdown]
 # ## 2. The sign test
 #
-# `sign_test(differences)` is the exact two-sided p: how likely signs at least as lopsided as these are, if plus and minus are equally likely.
+# `sign_test(differences)` is the exact two-sided p: the probability of signs at least as one-sided as these if plus and minus are equally likely.
 #
 # $$p = \min\left(1,\; 2 \sum_{i=0}^{k} \binom{n}{i} \Big/ 2^n\right)$$
 #
-# - $n$ counts the differences that are not 0, and $k$ those of the rarer sign. Differences of exactly 0 are dropped.
-# - If nothing is left, $p$ is 1. The result is a number.
+# - $n$ counts the nonzero differences, and $k$ those of the rarer sign. Differences of exactly 0 are dropped.
+# - If none is left, $p$ is 1. The result is a number.
 #
 # By hand: five of five give $2/32 = 0.0625$, four of five $2(1 + 5)/32 = 0.375$.
 
@@ -99,8 +99,8 @@ probe.everywhere()
 # %% [markdown]
 # ## 3. The rule
 #
-# `verdict(differences, margin, level=0.1)` judges the claim "the hero is better by more than the margin", by two sign tests.
-# A test *decides* if its p is at most `level`. The more frequent sign then says on which side the differences are.
+# `verdict(differences, margin, level=0.1)` judges the claim "the hero is better by more than the margin" with two sign tests.
+# A test *decides* if its p is at most `level`. The more frequent sign then gives the side of the differences.
 #
 # | against the margin | against 0 | result |
 # |---|---|---|
@@ -109,7 +109,7 @@ probe.everywhere()
 # | below | not above | `"false"` |
 # | not decided | | `"not settled"` |
 #
-# - The test against the margin is about the signs of `d - margin`. The margin may be negative.
+# - The test against the margin uses the signs of `d - margin`. The margin may be negative.
 # - You may call your `sign_test`.
 #
 # By hand, margin 0.05: `[0.06, 0.1, 0.07, 0.2, 0.08]` is `"true"`, `[0.02] * 5` is `"partly"`, `[-0.01, 0.01, -0.02, 0.02, 0.01]` is `"false"`, and four seeds are always `"not settled"` at the level 0.1.
@@ -155,7 +155,7 @@ probe.everywhere()
 # %% [markdown]
 # ## Look
 #
-# Your rule on invented results of five seeds: each dot is a difference, the lines are 0 and the margin of the claim. Change the gains, or remove a seed: what is still decided?
+# Your rule on invented results of five seeds: each dot is a difference; the lines are 0 and the margin of the claim. Change the gains, or remove a seed: which tests still decide?
 
 # %% attn_course={"look": true}
 import matplotlib.pyplot as plt
@@ -177,15 +177,15 @@ plt.show()
 # %% [markdown]
 # ## 4. The best of many
 #
-# `expected_best(values, count)` is the mean of the best of `count` runs, if each is drawn at random, with replacement, from the results `values` of one model.
+# `expected_best(values, count)` is the expected best of `count` runs, each drawn at random, with replacement, from the results `values` of one model.
 # With the values in ascending order, $x_1 \le \dots \le x_n$:
 #
 # $$\sum_{i=1}^{n} x_i \left[\Big(\frac{i}{n}\Big)^{c} - \Big(\frac{i-1}{n}\Big)^{c}\right]$$
 #
-# - $(i/n)^c$ is the chance that all $c$ draws are among the $i$ smallest. The result is a number.
+# - $(i/n)^c$ is the probability that all $c$ draws are among the $i$ smallest. The result is a number.
 # - `values` is not changed.
 #
-# By hand: of two draws from 0 and 1 the best is 0 with a chance of $\frac14$: `expected_best([0.0, 1.0], 2)` is 0.75.
+# By hand: the best of two draws from 0 and 1 is 0 with probability $\frac14$: `expected_best([0.0, 1.0], 2)` is 0.75.
 
 
 # %% nbgrader={"grade_id": "expected_best", "solution": true}
@@ -205,7 +205,7 @@ probe = probes(expected_best=expected_best)
 probe.gives(0.75, [0.0, 1.0], 2)
 
 # %% nbgrader={"grade_id": "expected_best-more", "grade": true, "points": 2}
-# More results and more draws; the list of the caller stays as it is.
+# More results and more draws; the caller's list is not changed.
 probe = probes(expected_best=expected_best)
 probe.equals([0.5, 0.9, 0.25], 4)
 ### BEGIN HIDDEN TESTS
@@ -215,9 +215,9 @@ probe.everywhere()
 # %% [markdown]
 # ## 5. Repair: a comparison
 #
-# `broken_comparison` should compare hero and control fairly. Each table has one row for each setting, and each row has one result for each seed. Column `i` of every table belongs to the same seed. The two sides may have different numbers of settings.
-# Each side is taken at the setting with its own best *median* on *validation*; of equal settings the first one counts. The median of an even number of results is the mean of the middle two. The result is the list of differences of the *test* results, seed by seed.
-# The code runs, and it favours the hero. It has four faults. Find them, and write `fixed_comparison`.
+# `broken_comparison` should compare hero and control fairly. Each table has one row per setting, and each row one result per seed. Column `i` of every table belongs to the same seed. The two sides may have different numbers of settings.
+# For each side, choose the setting with its best *median* on *validation*; of equal settings the first. The median of an even number of results is the mean of the middle two. The result is the list of differences of the *test* results, seed by seed.
+# The code runs, but it favours the hero. It has four faults. Find them and write `fixed_comparison`.
 
 
 # %% nbgrader={"grade_id": "broken_comparison", "locked": true}
@@ -246,7 +246,7 @@ def fixed_comparison(hero_validation, hero_test, control_validation, control_tes
 
 
 # %% nbgrader={"grade_id": "fixed_comparison-one_setting", "grade": true, "points": 1}
-# A single setting leaves no choice.
+# A single setting.
 probe = probes(fixed_comparison=fixed_comparison)
 probe.equals([[0.5, 0.25, 0.75]], [[0.5, 0.125, 0.875]], [[0.5, 0.5, 0.5]], [[0.75, 0.25, 0.5]])
 
@@ -266,10 +266,10 @@ probe.everywhere()
 # %% [markdown]
 # ## 6. Write the test
 #
-# `check_verdict(candidate)` takes a candidate for `verdict(differences, margin, level=0.1)` of exercise 3 and returns `True` if it is right, `False` if it is wrong.
+# `check_verdict(candidate)` takes a candidate for `verdict(differences, margin, level=0.1)` and returns `True` if it keeps the contract of exercise 3, `False` if not.
 #
-# It must accept right candidates, and earns a share of the points for each wrong one that it rejects.
-# Many wrong ones are right if all differences are far on one side. Choose lists on which they differ: an outlier, a tie, one seed against the others, a negative margin, another level, too few seeds.
+# Your test must accept right answers; each wrong answer that it rejects earns a share of the points.
+# Many wrong answers are right if all differences are clearly on one side. Choose lists on which they differ: an outlier, a tie, one seed against the others, a negative margin, another level, too few seeds.
 # A candidate that raises an error is wrong.
 
 
@@ -302,7 +302,7 @@ def check_verdict(candidate):
 
 
 # %% nbgrader={"grade_id": "check_verdict-plain", "grade": true, "points": 1}
-# A right candidate, and two that are plainly wrong.
+# A right candidate, and two that are clearly wrong.
 probe = probes(check_verdict=check_verdict)
 probe.judges(
     right=[reference.verdict],
@@ -316,7 +316,7 @@ probe.judges(
 )
 
 # %% nbgrader={"grade_id": "check_verdict-mutants", "grade": true, "points": 6}
-# Wrong candidates that are harder to detect. (Hidden: which.)
+# Wrong candidates that are harder to detect. (Which ones is hidden.)
 probe = probes(check_verdict=check_verdict)
 probe.judges(
     right=[reference.verdict],
@@ -342,32 +342,32 @@ probe.judges(
 # %% [markdown]
 # ## 7. The record of your own claim
 #
-# Take a claim: one of the list in the chapter, one from a paper, or another one.
-# Write the plan *first*. Write `my_run`, make all runs with it, and let `my_record()` return the results as a dictionary of plain values. Exercises 7 and 8 take about four to six hours.
+# Choose a claim: from the list in the chapter, from a paper, or another one.
+# Write the plan *first*. Write `my_run`, make all runs with it, and return the results from `my_record()` as a dictionary of plain values. Exercises 7 and 8 take about four to six hours.
 #
 # `my_run(way, setting, seed)` makes one run: it trains one model and returns two numbers, its result on validation and on test data.
 #
-# - `way` is the text under `hero` or `control` in your record, `setting` a number of the grid, `seed` a whole number that determines *all* randomness of the run.
-# - The same arguments give the same result. It reads no file, and trains for at most 5 seconds on one thread (the grader stops it after 10): choose a small task.
+# - `way` is the text under `hero` or `control` in your record, `setting` a number of the grid, `seed` an integer that determines *all* randomness of the run.
+# - The same arguments give the same result. It reads no file and trains for at most 5 seconds on one thread (the grader stops it after 10): choose a small task.
 #
-# The test draws one of your seeds, runs it again on both sides at the chosen settings, and compares with your record, to within 5 % of the range of your results. It also runs a seed that is not in your record.
+# The test draws one of your seeds, runs it again on both sides at the chosen settings, and compares the results with your record, to within 5 % of their range. It also runs a seed that is not in your record.
 #
 # | entry | what it is |
 # |---|---|
 # | `claim` | one sentence that names its margin |
 # | `hero`, `control` | text: the two ways, as `my_run` knows them |
-# | `seeds` | at least five different whole numbers, the same for both sides |
-# | `hero_settings`, `control_settings` | settings (such as learning rates): as many on both sides, at least three, ascending, from 0.000001 to 100, each at most three times the one before; the best one is neither the first nor the last |
-# | `hero_validation`, `control_validation` | a list for each setting, with one result for each seed |
-# | `hero_test`, `control_test` | likewise, on data that chose nothing |
+# | `seeds` | at least five different nonnegative integers, the same for both sides |
+# | `hero_settings`, `control_settings` | settings (such as learning rates): as many on both sides, at least three, ascending, from 0.000001 to 100, each at most three times the previous one; the best is neither the first nor the last |
+# | `hero_validation`, `control_validation` | a list per setting, with one result per seed |
+# | `hero_test`, `control_test` | likewise, on data not used for any choice |
 # | `hero_steps`, `control_steps` | training steps of one run: equal, at least 1 |
 # | `margin` | of the claim; negative for "no worse than" |
 # | `best` | the best possible score: 1 for a share, 100 for a percentage, 0 for the negative of a loss |
-# | `verdict` | what the rule of exercise 3 says, at the level 0.1, about the test rows at the settings with the best validation medians |
+# | `verdict` | the result of the rule of exercise 3, at level 0.1, for the test rows at the settings with the best validation medians |
 #
-# Larger numbers are better: take the negative of a loss. No result may be NaN: a run that diverged counts, with the score of a guess. Either verdict must be possible: the median of the control plus the margin is below `best` and above the lowest result of the record.
+# Larger numbers are better: take the negative of a loss. No result may be NaN: a diverged run counts, with the score of a random guess. Either verdict must be possible: the median of the control plus the margin must be below `best` and above the lowest result of the record.
 # If the best setting is the first or the last, add a setting there, on both sides.
-# The checks find oversights and plain inventions. Whether the experiment was a good one is graded in your report.
+# The checks find oversights and inventions. The report is graded for the quality of the experiment.
 
 
 # %% nbgrader={"grade_id": "my_run", "solution": true}
@@ -417,7 +417,7 @@ def my_run(way, setting, seed):
 def my_record():
     ### BEGIN SOLUTION
     return {
-        "claim": "On cosines a fixed factor of 10 loses at most 0.02 of accuracy against a learned one.",
+        """claim""": "On cosines a fixed factor of 10 loses at most 0.02 of accuracy against a learned one.",
         "hero": "factor 10",
         "control": "learned factor",
         "seeds": [0, 1, 2, 3, 4, 5],
@@ -468,13 +468,13 @@ probe.holds(oracles.FORM)
 probe.holds(oracles.FAIR)
 
 # %% nbgrader={"grade_id": "my_record-room", "grade": true, "points": 1}
-# Another verdict could have come out.
+# Another verdict was possible.
 probe = probes(my_record=my_record)
 probe.holds(oracles.FORM)
 probe.holds(oracles.ROOM)
 
 # %% nbgrader={"grade_id": "my_record-verdict", "grade": true, "points": 2}
-# The verdict is what the rule says about these numbers.
+# The verdict is that of the rule for these numbers.
 probe = probes(my_record=my_record)
 probe.holds(oracles.FORM)
 probe.holds(oracles.RULE)
@@ -501,9 +501,9 @@ probe.holds(oracles.agrees_with(my_record(), probe.seed))
 # | honesty | what was changed is not said | said | said, and repeated with new seeds |
 
 # %% [markdown] nbgrader={"grade_id": "report", "grade": true, "solution": true, "points": 12}
-# **Claim.** "On cosines a fixed factor of 10 loses at most 0.02 against a learned one", in accuracy, on look-up of one name among 16. One hears it from people who find the learned factor a needless parameter.
+# **Claim.** "On cosines a fixed factor of 10 loses at most 0.02 against a learned one", in accuracy, on look-up of one name among 16. Its proponents consider the learned factor an unnecessary parameter.
 # **What would prove it wrong.** Most seeds lose more than 0.02 at the best rate of each side.
-# **Set-up.** The model of the chapter, 4 entries, 60 steps, so that the learned factor is not quite at the ceiling. Hero and control start from the same tables and see the same batches; only the factor differs, fixed at 10 or learned from 1. Three learning rates each. The factor 1 (about 0.5 right) and the scaled dot product (about 0.97) are further controls: the first must fail, the second succeed.
+# **Set-up.** The model of the chapter, E = 4, 60 steps, so that the learned factor is not quite at the ceiling. Hero and control start from the same tables and use the same batches; only the factor differs, fixed at 10 or learned from 1. Three learning rates each. The factor 1 (about 0.5 right) and the scaled dot product (about 0.97) are further controls: the first must fail, the second succeed.
 # **Rule.** Accuracy on 500 test sequences, margin −0.02, level 0.1, seeds 0 to 5, fixed before the first run.
 # **Result.** All six differences are below −0.3: *false*. (Figure: one line for each seed over the four ways.)
-# **Limits.** 60 steps are few, and both sides do best at the largest rate that was tried, so that a wider grid may change the distance. A factor that starts at 10 and is learned was not tried, so the start rather than the learning may be what helps. Sixty steps were chosen before the first run, because the chapter's 150 leave no room at the top; nothing was changed afterwards, and nothing repeated with new seeds.
+# **Limits.** 60 steps are few, and both sides do best at the largest tried rate, so a wider grid may change the difference. A learned factor that starts at 10 was not tried, so the start rather than the learning may help. Sixty steps were chosen before the first run, because the chapter's 150 leave no room at the top; nothing was changed afterwards, and nothing was repeated with new seeds.

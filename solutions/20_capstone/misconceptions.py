@@ -39,18 +39,18 @@ def paired_calls(draw):
 
 
 for name, message, difference in (
-    ("control less hero", "You subtract the hero from the control.", lambda h, c: c - h),
+    ("control minus hero", "You subtract the hero from the control.", lambda h, c: c - h),
     ("sizes without signs", "You drop the sign.", lambda h, c: abs(h - c)),
     ("relative differences", "You divide by the control.", lambda h, c: (h - c) / c),
 ):
-    pairs.fault(name, f"A difference is hero less control. {message}", difference=difference)
+    pairs.fault(name, f"{message} A difference is hero minus control.", difference=difference)
 for name, order in (
     ("in the order of the hero", list),
     ("descending seeds", lambda seeds: sorted(seeds, reverse=True)),
 ):
     pairs.fault(
         name,
-        "Your differences are right, and in the wrong order. Their seeds should ascend.",
+        "Your differences are right, but in the wrong order. Sort them by seed.",
         fails=("mixed",) if order is list else None,
         order=order,
     )
@@ -73,7 +73,7 @@ for name, steps in (
 ):
     pairs.fault(
         name,
-        "You invent a result for a seed that one side lacks. A seed without a partner is left out.",
+        "You invent a result for a seed that one side lacks. Leave out a seed without a partner.",
         **MIXED,
         **steps,
     )
@@ -84,9 +84,9 @@ pairs.fault(
 )
 
 
-@pairs("paired by place", **MIXED)
+@pairs("paired by position", **MIXED)
 def paired_by_place(hero, control):
-    """You pair the first results, then the second ones, whatever their seeds are. Pair equal seeds."""
+    """You pair results by their position in the dictionaries. Pair equal seeds."""
     return [h - c for h, c in zip(hero.values(), control.values(), strict=False)]
 
 
@@ -124,9 +124,9 @@ def sign_calls(draw):
 
 
 signs.fault(
-    "only what was seen",
-    """You count the ways to get exactly these signs. Add those that are more lopsided: the sum runs
-    from 0 to the count of the rarer sign.""",
+    "only the observed count",
+    """You count only the ways to get exactly these signs. The sum runs from 0 to the count of the
+    rarer sign.""",
     fails=("by_hand", "counts"),
     tail=math.comb,
 )
@@ -137,44 +137,44 @@ for name, message, rarer in (
 ):
     signs.fault(
         name,
-        f"Your sum ends at the count {message}. It ends at that of the rarer sign.",
+        f"Your sum ends at the count {message}. It should end at that of the rarer sign.",
         fails=("counts",) if "minus" in name else None,
         rarer=rarer,
     )
 signs.fault(
     "one side only",
-    "Your p counts one direction. Signs the other way would have convinced you too: double it.",
+    "Your p counts only one direction. Double it for two sides.",
     sides=lambda share: share,
 )
 # with and without a case of its own for a list without signs
 for nothing in (None, 1.0):
     signs.fault(
         "above one",
-        "Your p can be above 1, where there are as many plus as minus. It is 1 at most.",
+        "Your p can exceed 1 if plus and minus are equally frequent. It is at most 1.",
         fails=("ties", "counts") if nothing is None else ("counts",),
         cap=lambda p: p,
         nothing=nothing,
     )
     signs.fault(
         "the tail ends too early",
-        "Your sum stops before the count of the rarer sign. That one belongs to it.",
+        "Your sum stops before the count of the rarer sign. Include it.",
         tail=lambda n, k: tail_of(n, k - 1),
         nothing=nothing,
     )
     signs.fault(
         "the tail begins at 1",
-        "Your sum runs from 1. All signs alike is a case too: it runs from 0.",
+        "Your sum starts at 1. It starts at 0.",
         tail=lambda n, k: tail_of(n, k) - 1,
         nothing=nothing,
     )
 signs.fault(
     "the tail ends too late",
-    "Your sum goes one count beyond the rarer sign. It ends there.",
+    "Your sum ends one beyond the count of the rarer sign. It ends there.",
     tail=lambda n, k: tail_of(n, k + 1),
 )
 signs.fault(
-    "0 where nothing is left",
-    "Where all differences are 0, your p is 0. Nothing speaks for a side then: p is 1.",
+    "0 where no difference is left",
+    "Your p is 0 when all differences are 0. It should be 1.",
     fails=("ties", "counts"),
     nothing=0.0,
 )
@@ -185,15 +185,15 @@ for name, steps in (
 ):
     signs.fault(
         name,
-        "You count differences of exactly 0. They are dropped: from the signs and from n.",
+        "You count differences of exactly 0. Drop them from the signs and from n.",
         fails=("ties", "counts"),
         **steps,
     )
 
 
-@signs("a bell in place of the count")
+@signs("a normal approximation")
 def sign_normal(differences):
-    """You take the normal approximation. With five seeds it is far from the exact sum."""
+    """You use the normal approximation. With five seeds it is far from the exact sum."""
     plus, minus = counts(differences)
     n = plus + minus
     return 1.0 if n == 0 else math.erfc(abs(plus - minus) / math.sqrt(2 * n))
@@ -223,17 +223,21 @@ def best_calls(draw):
 
 
 for name, message, order in (
-    ("the values as they stand", "Yours are in the order in which they come.", list),
-    ("descending", "Yours descend.", lambda values: sorted(values, reverse=True)),
+    ("the values unsorted", "You do not sort the values.", list),
+    (
+        "descending",
+        "You sort the values in descending order.",
+        lambda values: sorted(values, reverse=True),
+    ),
     (
         "equal results count once",
-        "Yours lack a value that came twice.",
+        "You drop repeated values.",
         lambda values: sorted(set(values)),
     ),
 ):
     best.fault(
         name,
-        f"The weights belong to the values in ascending order. {message}",
+        f"{message} The weights belong to the values in ascending order.",
         fails=None if name == "descending" else ("more",),
         order=order,
     )
@@ -243,36 +247,36 @@ for name, message, of in (
 ):
     best.fault(name, f"Your power is {message}. With c draws it is (i/n)^c.", of=of)
 for name, message, weigh in (
-    ("all values equally likely", "Yours are equal.", lambda n, count: [1 / n] * n),
+    ("all values equally likely", "You use equal weights.", lambda n, count: [1 / n] * n),
     (
         "the mean times the number of draws",
-        "You multiply by c: take the power c.",
+        "You multiply by c.",
         lambda n, count: [count / n] * n,
     ),
     (
         "the largest of all",
-        "The largest need not be among the draws.",
+        "You always return the largest.",
         lambda n, count: [0.0] * (n - 1) + [1.0],
     ),
     (
-        "chances that do not sum to one",
-        "Subtract ((i - 1)/n)^c.",
+        "weights that do not sum to one",
+        "You do not subtract ((i-1)/n)^c.",
         lambda n, count: [(i / n) ** count for i in range(1, n + 1)],
     ),
     (
         "without the lowest value",
-        "You count i from 0: it is 1 to n.",
+        "You count i from 0 instead of 1.",
         lambda n, count: [(i / n) ** count - (max(i - 1, 0) / n) ** count for i in range(n)],
     ),
-    ("counted from 0", "You count i from 0: it is 1 to n.", lambda n, c: weights(n, c, 0)),
-    ("counted from 2", "You count i from 2: it is 1 to n.", lambda n, c: weights(n, c, 2)),
+    ("counted from 0", "You count i from 0 instead of 1.", lambda n, c: weights(n, c, 0)),
+    ("counted from 2", "You count i from 2 instead of 1.", lambda n, c: weights(n, c, 2)),
 ):
-    best.fault(name, f"The weights are (i/n)^c - ((i-1)/n)^c. {message}", weigh=weigh)
+    best.fault(name, f"{message} The weights are (i/n)^c - ((i-1)/n)^c.", weigh=weigh)
 
 
 @best("drawn without replacement")
 def best_of_subsets(values, count):
-    """Your draws are without replacement. Here the same result may be drawn again."""
+    """You draw without replacement. Here the same result may be drawn again."""
     n, ordered = len(values), sorted(values)
     ways = [math.comb(i, count - 1) for i in range(n)]
     return sum(x * w for x, w in zip(ordered, ways, strict=True)) / math.comb(n, count)
@@ -342,16 +346,16 @@ def verdict_calls(draw):
         yield call([round(scale * x, 3) + 0.0005 for x in draw.normal(size).tolist()], 0.02)
 
 
-WORDS = "Look at the table again. {} Only a test that decides about the margin settles the claim."
+WORDS = "Your verdict differs from the table. {}"
 for name, message, fails, word in (
     (
-        "partly is called false",
+        '"false" instead of "partly"',
         'Below the margin and above 0 is "partly".',
         None,
         lambda m, z: naming(m, "open"),
     ),
     (
-        "false is called partly",
+        '"partly" instead of "false"',
         'Below the margin and not above 0 is "false".',
         None,
         lambda m, z: naming(m, "above"),
@@ -369,8 +373,8 @@ for name, message, fails, word in (
         lambda m, z: "false" if m == "open" else naming(m, z),
     ),
     (
-        "the test against 0 is asked first",
-        'Above the margin is "true", whatever the test against 0 says.',
+        "the test against 0 comes first",
+        'Above the margin is "true", whatever the test against 0 gives.',
         None,
         lambda m, z: "not settled" if z == "open" else naming(m, z),
     ),
@@ -395,38 +399,38 @@ for name, message, fails, shift in (
 ):
     verdicts.fault(
         name,
-        f"The first test is about the signs of d - margin. {message}",
+        f"{message} The first test uses the signs of d - margin.",
         fails=fails,
         shift=shift,
     )
 for level in (0.1, 0.05):
     verdicts.fault(
         f"the level is always {level}",
-        f"You compare p with {level}. The level is an argument.",
+        f"You always compare p with {level}. Use the argument `level`.",
         fails=("cases",) if level == 0.1 else None,
         limit=lambda _, level=level: level,
     )
 verdicts.fault(
     "p must be below the level",
-    "Your p must be below the level. A p that equals the level decides, too.",
+    "Your test decides only if p is below the level. A p equal to the level decides, too.",
     limit=lambda level: level - 1e-9,
     **HARD,
 )
 verdicts.fault(
     "one side only",
-    "Your p counts one direction, half of the right one: four seeds would decide.",
+    "Your p is one-sided, half of the right one.",
     place=lambda d, of, level: side_of(d, of, 2 * level),
 )
 verdicts.fault(
-    "the second test need not decide",
-    "You ask for the more frequent sign against 0, and not whether its test decides.",
+    "the second test not required to decide",
+    "You use the more frequent sign against 0 without checking that its test decides.",
     zero_limit=lambda level: 1.0,
 )
-SIDE = "The side is that of the more frequent sign, if its test decides. {}"
+SIDE = "{} The side is that of the more frequent sign, if its test decides."
 for name, message, fails, place in (
     (
         "the mean decides the side",
-        "You use the mean: one outlier can turn it.",
+        "You use the mean, which one outlier can change.",
         ("cases",),
         lambda d, of, level: (
             "open" if side_of(d, of, level) == "open" else "above" if mean(d) > of else "below"
@@ -434,19 +438,19 @@ for name, message, fails, place in (
     ),
     (
         "the median alone",
-        "You use the median, and never the number of seeds.",
+        "You use the median and ignore the number of seeds.",
         None,
         lambda d, of, level: "above" if median(d) > of else "below",
     ),
     (
         "all seeds must agree",
-        "The test allows for exceptions.",
+        "You require all seeds to agree.",
         ("cases",),
         lambda d, of, level: "open" if len({x > of for x in d}) == 2 else side_of(d, of, level),
     ),
     (
         "a tie counts as a plus",
-        "Differences of exactly 0 are dropped.",
+        "You do not drop differences of exactly 0.",
         ("cases",),
         lambda d, of, level: side_of(
             d, of, level, lambda m: (sum(x >= 0 for x in m), counts(m)[1])
@@ -454,7 +458,7 @@ for name, message, fails, place in (
     ),
     (
         "a tie counts as a minus",
-        "Differences of exactly 0 are dropped.",
+        "You do not drop differences of exactly 0.",
         ("cases",),
         lambda d, of, level: side_of(
             d, of, level, lambda m: (counts(m)[0], sum(x <= 0 for x in m))
@@ -462,13 +466,13 @@ for name, message, fails, place in (
     ),
     (
         "the number of seeds keeps its ties",
-        "Differences of exactly 0 are dropped.",
+        "You do not drop differences of exactly 0.",
         ("cases",),
         lambda d, of, level: side_of(d, of, level, seeds=lambda m, plus, minus: len(m)),
     ),
     (
         "the median decides the side",
-        "Many ties hide the more frequent sign from the median.",
+        "You use the median, which can be 0 with many ties.",
         ("cases",),
         lambda d, of, level: (
             "open" if side_of(d, of, level) == "open" else "above" if median(d) > of else "below"
@@ -476,7 +480,7 @@ for name, message, fails, place in (
     ),
     (
         "five seeds are too few",
-        "Five equal signs decide at the level 0.1.",
+        "You never decide with five seeds.",
         None,
         lambda d, of, level: "open" if len(d) < 6 else side_of(d, of, level),
     ),
@@ -490,7 +494,7 @@ def compared(
     hero_validation, hero_test, control_validation, control_test, *, score=median, by=0,
     first=True, control_at=None, order=lambda row: row, report=1,
 ):  # fmt: skip
-    """The right answer: each side by the best ``score`` of table ``by``, of which ``report`` counts."""
+    """Each side by the best ``score`` of table ``by``; ``report`` gives the results."""
 
     def best_of(*tables, score=score):
         scores = [score(row) for row in tables[by]]
@@ -530,8 +534,8 @@ def comparison_calls(draw):
 
 fixed.fault(
     "all faults are still there",
-    """This is the broken code as it stands. Ask of each line: by what is the setting chosen, and which
-    seed is subtracted from which?""",
+    """This is the broken code. Check in each line how the setting is chosen, and which seeds are
+    subtracted.""",
     score=max,
     by=1,
     control_at=lambda hero, best_of, table: 0,
@@ -539,18 +543,18 @@ fixed.fault(
 )
 fixed.fault(
     "seeds are still mixed up",
-    """Both sides are chosen rightly now. But you sort each row before you subtract: different seeds
-    are paired.""",
+    """The settings are now right. You still sort each row before you subtract, which pairs
+    different seeds.""",
     order=sorted,
 )
 fixed.fault(
-    "validation in place of test",
-    "You choose rightly, and subtract the validation results. Report the test results.",
+    "validation instead of test",
+    "You choose the right settings, but subtract validation results. Subtract test results.",
     report=0,
 )
 fixed.fault(
     "still chosen on the test results",
-    "You choose by the medians of the test results. Validation chooses, test reports.",
+    "You choose by the medians of the test results. Choose by validation.",
     by=1,
     **SETTINGS,
 )
@@ -563,13 +567,13 @@ for name, score in (
 ):
     fixed.fault(
         name,
-        f"The best *median* on validation chooses. Yours: {name}.",
+        f"Choose by the best *median* on validation. Yours is {name}.",
         score=score,
         **SETTINGS,
     )
 fixed.fault(
     "the last of equal settings",
-    "Of settings with the same median you take the last one. The first one counts.",
+    "Of settings with equal medians you take the last. Take the first.",
     first=False,
     **SETTINGS,
 )
@@ -580,11 +584,15 @@ for name, message, control_at in (
         "its worst setting",
         lambda hero, best_of, table: best_of(table, table, score=lambda row: -median(row)),
     ),
-    ("the control at the setting of the hero", "the hero's", lambda hero, best_of, table: hero),
+    (
+        "the control at the setting of the hero",
+        "the setting of the hero",
+        lambda hero, best_of, table: hero,
+    ),
 ):
     fixed.fault(
         name,
-        f"The hero is chosen rightly. The control has {message}: take it at its own best one.",
+        f"The hero is now right. The control has {message}: use its own best one.",
         control_at=control_at,
         **SETTINGS,
     )
@@ -592,7 +600,7 @@ for name, message, control_at in (
 
 @fixed("each seed at its own best setting", **SETTINGS)
 def fixed_seed_by_seed(hero_validation, hero_test, control_validation, control_test):
-    """You choose a setting for each seed. One setting of a side is for all its seeds."""
+    """You choose a setting per seed. Choose one setting per side for all seeds."""
 
     def chosen(validation, test):
         columns = zip(zip(*validation, strict=True), zip(*test, strict=True), strict=True)
@@ -629,19 +637,23 @@ def agrees(candidate, cases):
 
 @checks("accepts everything")
 def check_nothing(candidate):
-    """Your test always says True. Call the candidate and compare its answer with your verdicts."""
+    """Your test always returns True. Call the candidate and compare its result with your own
+    verdicts.
+    """
     return True
 
 
 @checks("rejects everything")
 def check_refuse(candidate):
-    """Your test rejects a right answer. Go through a case by hand: p, then the table."""
+    """Your test rejects a right answer. Compute a case by hand: p, then the table."""
     return False
 
 
-@checks("only the kind of answer is looked at")
+@checks("only the kind of answer is checked")
 def check_kind(candidate):
-    """You ask whether one of the four words comes back. All wrong rules return one of them, too."""
+    """You only check that the result is one of the four verdicts. Wrong rules return one of them,
+    too.
+    """
     try:
         got = candidate([0.2, 0.1, 0.3, 0.2, 0.4], 0.05, 0.1)
     except Exception:
@@ -651,13 +663,15 @@ def check_kind(candidate):
 
 @checks("one clear case")
 def check_clear(candidate):
-    """You try one list with differences far above the margin. Nearly all rules agree on it."""
+    """You test one list with differences far above the margin. Nearly all rules agree on it."""
     return agrees(candidate, [([0.2, 0.1, 0.3, 0.2, 0.4], 0.05, 0.1)])
 
 
 @checks("one case for each verdict", fails=("mutants",))
 def check_four(candidate):
-    """You try the four examples of exercise 3. Try ties, levels, outliers and a negative margin."""
+    """You test the four examples of exercise 3. Test ties, levels, outliers and a negative margin,
+    too.
+    """
     return agrees(
         candidate,
         [
@@ -669,9 +683,9 @@ def check_four(candidate):
     )
 
 
-@checks("the median in place of the rule")
+@checks("the median instead of the rule")
 def check_median(candidate):
-    """You compare with the sign of the median, which rejects right rules. Use the table's verdicts."""
+    """You compare with the sign of the median, which rejects right rules. Compare with the table."""
     lists = ([0.2, 0.1, 0.3, 0.2, 0.4], [-0.1, -0.2, -0.1, -0.3, -0.2], [0.3, -0.2, 0.1])
     try:
         return all(candidate(d, 0.0, 0.1) == ("true" if median(d) > 0 else "false") for d in lists)
@@ -680,7 +694,7 @@ def check_median(candidate):
 
 
 def recorded(*, change=lambda record: record):
-    """A record that is right; a fault changes some of its entries."""
+    """A right record."""
     record = {
         "claim": "A learned factor on cosines gains more than 0.3 of accuracy.",
         "hero": "learned factor",
@@ -742,7 +756,7 @@ def claiming(record, margin, verdict):
 
 def copied(record):
     rows = list(record["hero_validation"])
-    rows[1] = record["hero_test"][1]  # the chosen one is measured, the others are copies
+    rows[1] = record["hero_test"][1]  # the chosen row is measured, the others are copies
     return record | {"hero_test": rows}
 
 
@@ -762,79 +776,82 @@ def record_calls(draw):
 
 records.fault(
     "one seed",
-    "Your record has one seed, whose difference may be luck. It takes five to decide anything.",
+    "Your record has one seed. At least five are needed to decide.",
     fails=("fair",),
     change=lambda record: with_seeds(record, 1),
 )
 records.fault(
     "four seeds",
-    "Your record has four seeds. Four equal signs have p = 1/8: they settle nothing.",
+    """Your record has four seeds, and four equal signs have p = 1/8. At least five are needed to
+    decide.""",
     fails=("fair",),
     change=lambda record: with_seeds(record, 4),
 )
 records.fault(
     "a seed twice",
-    "One of your seeds comes twice. A copy of a run is not another run.",
+    "One of your seeds occurs twice. Use different seeds.",
     fails=("fair",),
     change=lambda record: record | {"seeds": [0, 1, 2, 3, 4, 4]},
 )
 records.fault(
     "an untuned control",
-    "Your control has one setting, the hero several. Tune both by the same budget.",
+    "Your control has one setting, the hero several. Tune both with the same budget.",
     fails=("fair",),
     change=lambda record: settings_of(record, "control_", keep=slice(2, 3)),
 )
 records.fault(
     "the best at the end of the grid",
-    "The best setting of a side is the last one. Extend the grid there, on both sides.",
+    "The best setting of a side is the last one. Extend the grid, on both sides.",
     fails=("fair",),
     change=lambda record: settings_of(record, "hero_", "control_", keep=slice(0, 3)),
 )
 records.fault(
     "a grid with wide gaps",
-    "Your settings are more than a factor of three apart. The best one may be in a gap.",
+    "Your settings are more than a factor of three apart. Use a finer grid.",
     fails=("fair",),
     change=lambda record: record | {"control_settings": [0.01, 0.1, 0.81, 10.0]},
 )
 records.fault(
     "more steps for the hero",
-    "Your hero was trained for longer than the control. That may explain the difference.",
+    "Your hero was trained longer than the control. Use the same number of steps.",
     fails=("fair",),
     change=lambda record: record | {"hero_steps": 400},
 )
 records.fault(
     "validation reported as test",
-    "A side's test results are its validation results, which chose. Use data that chose nothing.",
+    "The test results of a side are its validation results. Use data not used for any choice.",
     fails=("fair",),
     change=copied,
 )
 records.fault(
     "at the ceiling",
-    "Your control is too good for a gain by the margin. Take a harder task.",
+    "Your control is too good for a gain by the margin. Choose a harder task.",
     fails=("room",),
     change=lambda record: claiming(record, 0.6, "partly"),
 )
 records.fault(
-    "a margin that nothing can miss",
-    "Your margin is so far below zero that no result could miss it. Claim more.",
+    "a margin that no result can miss",
+    "Your margin is so far below zero that no result can miss it. Claim more.",
     fails=("room",),
     change=lambda record: claiming(record, -0.9, "true") | {"claim": "It loses at most 0.9 here."},
 )
 records.fault(
     "a best score that no result can reach",
-    "A share has the best score 1, a percentage 100, the negative of a loss 0.",
+    """Your `best` does not fit the results: it is 1 for a share, 100 for a percentage, 0 for the
+    negative of a loss.""",
     fails=("room",),
     change=lambda record: record | {"best": 2.0},
 )
 records.fault(
     "a verdict that is stronger than the rule",
-    "Your verdict is not that of the rule. Apply it to the chosen rows of the test results.",
+    """Your verdict differs from that of the rule. Apply the rule to the chosen rows of the test
+    results.""",
     fails=("verdict",),
     change=lambda record: claiming(record, 0.47, "true"),
 )
 records.fault(
     "results that are not finite",
-    "A result of your record is NaN. A run that diverged counts, with the score of a guess.",
+    "A result of your record is NaN. A diverged run counts with the score of a random guess.",
     change=diverged,
 )
 records.fault(
@@ -855,7 +872,6 @@ def trained(
     *, as_way=lambda way: way, rate=lambda setting: setting, start=lambda seed: seed, steps=60,
     score=share, finish=lambda validation, test: [validation, test],
 ):  # fmt: skip
-    """The right answer in steps; a fault replaces some of them."""
     way, seed = as_way(way), start(seed)
     generator = torch.Generator().manual_seed(seed)
     query, key = torch.randn(2, 32, 4, generator=generator)
@@ -904,46 +920,46 @@ def run_calls(draw):
 
 runs.fault(
     "the seed is left out",
-    "Your run takes no randomness from its seed, so that many seeds are one run.",
+    "Your run ignores its seed, so all seeds give the same run.",
     start=lambda seed: 0,
 )
 runs.fault(
     "the way is left out",
-    "Your run is the same for both ways. They differ in what the claim is about.",
+    "Your run is the same for hero and control. Use the argument `way`.",
     as_way=lambda way: "factor 1",
 )
 runs.fault(
     "the setting is left out",
-    "Your run has a fixed learning rate. Use the setting that it is given.",
+    "Your run ignores its setting. Use the argument `setting`.",
     rate=lambda setting: 0.01,
 )
 runs.fault(
     "nothing is trained",
-    "Your run measures the model as it was drawn. It makes no step of training.",
+    "Your run measures the untrained model. Train it first.",
     steps=0,
 )
 runs.fault(
     "fewer steps than recorded",
-    "Your run makes fewer steps than the record says. Run what was reported.",
+    "Your run takes fewer steps than your record states. Use the same number.",
     steps=15,
 )
 runs.fault(
-    "errors in place of hits",
-    "Your run returns the share of mistakes. In a record larger numbers are better.",
+    "errors instead of hits",
+    "Your run returns the share of errors. In a record larger numbers are better.",
     score=lambda logits, numbers: 1 - share(logits, numbers),
 )
 runs.fault(
-    "a percentage in place of a share",
-    "Your run returns a percentage, and your record has shares. Use one unit.",
+    "a percentage instead of a share",
+    "Your run returns percentages, but your record has shares. Use one unit.",
     score=lambda logits, numbers: 100 * share(logits, numbers),
 )
 runs.fault(
     "the test result alone",
-    "Your run returns one number. Return two: validation, which chooses, and test.",
+    "Your run returns one number. Return two: validation and test.",
     finish=lambda validation, test: test,
 )
 runs.fault(
-    "tensors in place of numbers",
-    "Your run returns tensors. Return plain numbers: .item() makes one.",
+    "tensors instead of numbers",
+    "Your run returns tensors. Return plain numbers, with `.item()`.",
     finish=lambda validation, test: [torch.tensor(validation), torch.tensor(test)],
 )

@@ -14,7 +14,7 @@ def right_comparison(hero_validation, hero_test, control_validation, control_tes
     return [h - c for h, c in zip(hero, control, strict=True)]
 
 
-# What is asked of a record, exercise 7. Each returns a symptom in words, or None.
+# Requirements of a record, exercise 7. Each returns a symptom in words, or None.
 
 NUMBERS = ("margin", "best", "hero_steps", "control_steps")
 TABLES = ("hero_validation", "control_validation", "hero_test", "control_test")
@@ -121,7 +121,7 @@ def grid_is_wide(side, record):
 
 
 def runs_are_different(side, record):
-    """Seeds that give the same results are one seed; test data that repeat validation chose."""
+    """Equal results count as one seed; a copy of the validation results is not test data."""
     validation, test = record[f"{side}_validation"], record[f"{side}_test"]
     results = [x for row in validation + test for x in row]
     spread = max(results) - min(results)
@@ -181,7 +181,7 @@ def record_obeys_the_rule(my_record):
 
 
 def agrees_with(record, draw):
-    """One seed of the record, and one that it has not, are run again on both sides."""
+    """Run one seed of the record, and a new one, again on both sides."""
     seed = record["seeds"][draw % len(record["seeds"])]
     results = [x for name in TABLES for row in record[name] for x in row if is_number(x)]
     near = 0.05 * (max(results) - min(results))

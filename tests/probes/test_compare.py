@@ -57,10 +57,10 @@ RIGHT = torch.tensor([[0.25, 0.75], [0.5, 0.5]])
     (RIGHT.double(), "dtype", "the values themselves are right"),
     (RIGHT.half() + 1, "dtype", "torch.float16"),
     (RIGHT + 0j, "dtype", "complex64"),
-    (torch.where(RIGHT == 0.75, torch.nan, RIGHT), "nan", "1 of 4 entries is NaN"),
-    (RIGHT / torch.tensor([0.0, 1.0]), "inf", "2 of 4 entries are infinite and should not be"),
+    (torch.where(RIGHT == 0.75, torch.nan, RIGHT), "nan", "1 of 4 elements is NaN"),
+    (RIGHT / torch.tensor([0.0, 1.0]), "inf", "2 of 4 elements are infinite and should not be"),
     (RIGHT + torch.tensor([[0.0, 0.25], [0.0, 0.0]]), "value", "0.25 at index (0, 1)"),
-    (RIGHT + 2e-5, "value", "4 of 4 entries differ"),
+    (RIGHT + 2e-5, "value", "4 of 4 elements differ"),
 ])  # fmt: skip
 def test_a_wrong_tensor_is_described(got, kind, words):
     found = difference(got, RIGHT)
@@ -119,7 +119,7 @@ def test_an_entry_that_cancels_has_the_rounding_of_its_row(width):
 def test_whole_numbers_and_booleans_are_exact():
     assert difference(torch.tensor([1, 2]), torch.tensor([1, 2])) is None
     found = difference(torch.tensor([1, 3]), torch.tensor([1, 2]))
-    assert "1 of 2 entries differs, the first at index (1,)" in found.text
+    assert "1 of 2 elements differs, the first at index (1,)" in found.text
     assert difference(torch.tensor([True]), torch.tensor([False])) is not None
 
 

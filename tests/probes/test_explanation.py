@@ -118,8 +118,8 @@ def means(scores, mask):
     (after, ["the mask comes after"]),
     (turned, ["the mask comes after", "two axes are exchanged"]),
     (negative, ["the sign is wrong"]),
-    (inverted, ["`mask` is turned round"]),
-    (inverted_and_after, ["the mask comes after", "`mask` is turned round"]),
+    (inverted, ["`mask` is inverted"]),
+    (inverted_and_after, ["the mask comes after", "`mask` is inverted"]),
     (halved, ["every number is multiplied by one factor"]),
     (without_mask, ["`mask` is ignored"]),
     (lambda scores, mask: after(scores, mask).double(), ["the mask comes after"]),
@@ -268,7 +268,7 @@ def test_what_the_call_shows_by_itself_is_told(answer, words):
 def test_sums_of_a_mask_are_no_symptom():
     eye = lambda x: torch.eye(3, dtype=torch.bool)  # noqa: E731
     found = told(lambda x: ~eye(x), "twice", eye)
-    assert found.report.symptom.startswith("9 of 9 entries differ")
+    assert found.report.symptom.startswith("9 of 9 elements differ")
 
 
 def test_probes_know_the_names_around_their_test_cell():

@@ -55,7 +55,7 @@ def test_a_value_done_by_hand_needs_no_oracle_and_names_mistakes():
     probe = softmax_probe(right, oracle=None)
     assert probe.gives(half, flat) is None
     assert probe.gives(torch.ones(1, 2), flat, dim=0) is None
-    assert "entries differ" in str(failure(probe.gives, half, torch.tensor([[0.0, 1.0]])))
+    assert "elements differ" in str(failure(probe.gives, half, torch.tensor([[0.0, 1.0]])))
     wide = str(failure(probe.gives, half.double(), flat))
     assert "expected dtype torch.float64, got torch.float32" in wide
     wrong = softmax_probe(lambda scores, dim=-1: torch.special.expit(scores), oracle=None)
@@ -100,7 +100,7 @@ def test_a_mistake_that_agrees_only_on_some_inputs_is_not_told():
 def test_a_mistake_that_changes_from_call_to_call_gets_no_other_name():
     answers = iter([torch.sigmoid, right] * 100)
     found = failure(softmax_probe(lambda s, dim=-1: next(answers)(s)).equals, X, dim=0)
-    assert found.misconception == "another result at every call"
+    assert found.misconception == "a different result at every call"
 
 
 def probe_double(function):
@@ -481,5 +481,5 @@ def test_the_numeric_gradient_of_the_oracle_catches_a_wrong_gradient():
     text = str(failure(probe.gradient, X))
     assert "gradient with respect to `s` of stable_softmax" in text
     cut = failure(softmax_probe(lambda s, dim=-1: right(s, dim).detach()).gradient, X)
-    assert cut.misconception == "cut off from its inputs"
+    assert cut.misconception == "detached from its inputs"
     assert student.GradientMissing.__name__ not in str(cut)

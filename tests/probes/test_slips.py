@@ -45,7 +45,7 @@ def told(answer, install):
 
 @pytest.mark.parametrize(("answer", "name"), [
     (lambda q, k, v: (q @ k.mT / 4).softmax(-1) @ v, "applied twice (the step `score`)"),
-    (lambda q, k, v: (q @ q.mT / 2).softmax(-1) @ v, "`query` in place of `key`"),
+    (lambda q, k, v: (q @ q.mT / 2).softmax(-1) @ v, "`query` instead of `key`"),
     (lambda q, k, v: (q @ k.mT / 2).softmax(-2) @ v, "along another axis (`weights`)"),
     (lambda q, k, v: (q @ k.mT / 2).exp() @ v, "not divided by their sum (`weights`)"),
     (lambda q, k, v: (q @ k.mT / 2).softmax(-1).mT @ v, "transposed (the step `mix`)"),
@@ -121,7 +121,7 @@ def named(members, name, answer, right, install):
     (lambda work, moved, speed: min(speed, work / moved * 3 + 1), None),  # two changes
     (lambda work, moved, speed: min(speed, work / (moved * 3 - 1)), "plus and minus exchanged"),
     (lambda work, moved, speed: min(speed, work / moved * 3), None),
-    (lambda work, moved, speed: max(speed, work / (moved * 3 + 1)), "the largest in place of"),
+    (lambda work, moved, speed: max(speed, work / (moved * 3 + 1)), "the largest instead of"),
     (lambda work, moved, speed: 2.5, None),
 ])  # fmt: skip
 def test_a_single_number_has_small_changes_too(answer, name, install):
@@ -162,9 +162,9 @@ def sum_calls(draw):
 
 
 @pytest.mark.parametrize(("answer", "name"), [
-    (lambda p, q: ("passed" if p > 8 else "excellent") if q <= p else "failed", "turned round"),
+    (lambda p, q: ("passed" if p > 8 else "excellent") if q <= p else "failed", "inverted"),
     (lambda p, q: ("excellent" if p >= 8 else "passed") if q <= p else "failed", None),  # one text
-    (lambda p, q: ("excellent" if p > 8 else "passed") if q > p else "failed", "turned round"),
+    (lambda p, q: ("excellent" if p > 8 else "passed") if q > p else "failed", "inverted"),
 ])  # fmt: skip
 def test_an_answer_in_words_has_small_changes_too(answer, name, install):
     found = named((marks, mark_calls), "mark", answer, mark, install)
@@ -182,9 +182,9 @@ def other_sum(start=0, stop=None, early=False, inside=0):
 
 
 @pytest.mark.parametrize(("answer", "name"), [
-    (other_sum(start=1), "the first turn is left out"),
-    (other_sum(stop=-1), "the last turn is left out"),
-    (other_sum(early=True), "two steps in the other order"),
+    (other_sum(start=1), "the first pass is left out"),
+    (other_sum(stop=-1), "the last pass is left out"),
+    (other_sum(early=True), "two steps in reverse order"),
     (other_sum(inside=1), "`log` of all of it"),
 ])  # fmt: skip
 def test_turns_of_a_loop_and_their_order_are_told(answer, name, install):
@@ -206,10 +206,10 @@ def ordered(x):
 @pytest.mark.parametrize(
     "change",
     [
-        "the smallest in place of the largest (`best`)",
+        "the smallest instead of the largest (`best`)",
         "moved to the other side (`late`)",
-        "divided in place of a root (the result)",
-        "a condition is turned round (the result)",
+        "divided instead of a root (the result)",
+        "a condition is inverted (the result)",
     ],
 )
 def test_the_changes_of_an_answer_hold(change):
