@@ -201,9 +201,9 @@ function asking(model, names) {
   });
 }
 
-// Speaks at the end of a movement, not at every pixel of it.
-function announcer() {
-  const node = h("p", { class: "attn-x-say", "aria-live": "polite" });
+// Speaks at the end of a movement, not at every pixel of it; unseen where the drawing itself says it.
+function announcer(seen = true) {
+  const node = h("p", { class: seen ? "attn-x-say" : "attn-x-say attn-x-unseen", "aria-live": "polite" });
   let timer = 0;
   return { node, say(text) { clearTimeout(timer); timer = setTimeout(() => { node.textContent = text; }, 150); } };
 }

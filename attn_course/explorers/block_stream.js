@@ -51,20 +51,16 @@ export function compute({ seed, depth, norm, residual, token }) {
   const draw = drawing(seed), nil = Array(WIDTH).fill(0);
   let xs = draw(TOKENS, WIDTH, root);
   let parts = [xs[token], nil, nil]; // what of the token's stream is the token, attention, feed-forward
-  const stream = [size(xs[token]) / root], update = [], cosine = [], after = [], shares = [[1, 0, 0]], tape = [];
+  const shares = [[1, 0, 0]], tape = [];
   for (let n = 0; n < 2 * depth; n += 1) {
     const own = n % 2 ? [draw(HIDDEN, WIDTH, Math.SQRT2), draw(WIDTH, HIDDEN, 1)] : Array.from({ length: 4 }, () => draw(WIDTH, WIDTH, 1));
     const before = xs, read = norm === "pre" ? xs.map(norm1) : xs, part = (n % 2 ? feedForward : attention)(read, own), f = part.out[token];
     const sum = residual ? xs.map((x, i) => add(x, part.out[i])) : part.out;
     parts = parts.map((one, kind) => (kind === 1 + (n % 2) ? add(residual ? one : nil, f) : residual ? one : nil));
-    update.push(size(f) / root);
-    cosine.push(dot(f, xs[token]) / (size(f) * size(xs[token])));
-    after.push(size(sum[token]) / root);
     xs = sum;
     if (norm === "post") { xs = sum.map(norm1); parts = parts.map((one) => scaled(centred(one), 1 / spread(sum[token]))); }
     const lengths = parts.map(size), all = lengths.reduce((a, b) => a + b, 0);
     shares.push(scaled(lengths, 1 / all));
-    stream.push(size(xs[token]) / root);
     tape.push({ before, part, sum });
   }
   // a gradient of length 1 at the output, and its copy by the residual connections alone
@@ -80,64 +76,57 @@ export function compute({ seed, depth, norm, residual, token }) {
     gradient.unshift(size(gs[token]));
     copied.unshift(size(copy));
   }
-  return { stream, update, cosine, after, shares, gradient, copied };
+  return { shares, gradient, copied };
 }
 
 function render({ model, el }) {
-  const numbers = results(model, compute, ["seed", "depth", "norm", "residual", "token"]), voice = announcer();
-  const [left, right, middle, low, floor] = [4, 376, 84, 246, 360], change = (values) => numbers.change(values, draw);
+  const numbers = results(model, compute, ["seed", "depth", "norm", "residual", "token"]), voice = announcer(false);
+  const [left, right, top, low, high, floor] = [4, 376, 48, 198, 258, 340], change = (values) => numbers.change(values, draw);
   const bands = ["attn-x-plus", "attn-x-band", "attn-x-band attn-x-band2"].map((name) => s("path", { class: name }));
   const labels = ["the token", "from attention", "from feed-forward"].map((text, i) => s("text", { class: i ? "attn-x-panel" : "attn-x-onblue", "text-anchor": i ? "end" : "start" }, text));
   const all = s("path", { class: "attn-x-band attn-x-band2" }), copy = s("path", { class: "attn-x-plus" });
-  const cut = s("path", { class: "attn-x-axis" }), ring = s("circle", { r: 9, class: "attn-x-tip attn-x-own" });
-  const grip = s("g", {}, s("rect", { x: -22, y: 20, width: 44, height: 140, fill: "transparent" }), cut, ring);
-  const name = s("text", { x: left, y: 282, class: "attn-x-strong" }), arrows = s("g");
-  const node = s("svg", { viewBox: "0 0 380 372", role: "group", "aria-label": "The residual stream of one token as a river, by what it is made of; below it the gradient on its way back" },
-    s("text", { x: left, y: 13 }, "up the stack: the token's vector →"), ...bands, ...labels,
-    s("text", { x: right, y: 178, "text-anchor": "end" }, "← back: its gradient, in blue a direct copy"), all, copy, s("path", { class: "attn-x-axis", d: `M${left} ${low}H${right}` }), grip, name, arrows);
+  const grip = s("g", {}, s("rect", { x: -22, y: 16, width: 44, height: 182, fill: "transparent" }), s("path", { class: "attn-x-axis", d: `M0 38V${low}` }), s("circle", { r: 9, cy: 30, class: "attn-x-tip attn-x-own" }));
+  const title = s("text", { x: left, y: 13, class: "attn-x-panel" }), name = s("text", { y: 34, class: "attn-x-faint" }), end = (x, y, anchor, kind = "attn-x-faint") => s("text", { x, y, "text-anchor": anchor, class: kind });
+  const upper = end(right, 214, "end", "attn-x-strong"), lower = end(left, 356, "start", "attn-x-strong");
+  const node = s("svg", { viewBox: "0 0 380 362", role: "group", "aria-label": "What one token's vector is made of, block by block up the stack; below it the gradient on its way back" },
+    title, name, ...bands, ...labels, put(end(left, 214, "start"), {}, ["bottom"]), upper,
+    s("text", { x: left, y: 246, class: "attn-x-panel" }, "← Back down: the gradient, and its ", s("tspan", { class: "attn-x-strong" }, "direct copy")), all, copy,
+    s("path", { class: "attn-x-axis", d: `M${left} ${floor}H${right}` }), lower, put(end(right, 356, "end"), {}, ["top"]), grip);
   const count = () => 2 * model.get("depth"), x = (n) => left + ((right - left) * n) / count();
   const tell = sliding(grip, { label: "part of the stack", max: 24, at: (pixel) => ((pixel - left) / (right - left)) * count(), get: () => model.get("at"), onmove: (at) => change({ at: Math.max(1, Math.min(count(), at)) }), far: 2 });
-  const share = h("b"), returned = h("b");
+  const share = h("b"), returned = h("b"), rule = h("p", { class: "attn-x-note" });
   const edge = (points, from) => `${points.map(([a, b], i) => `${i || from ? "L" : "M"}${a.toFixed(1)} ${b.toFixed(1)}`).join("")}`;
   // what is replaced changes at once
   const path = (values) => values.flatMap((value, n) => (model.get("residual") ? [[x(n), value]] : [[x(Math.max(0, n - 0.5)), value], [x(Math.min(count(), n + 0.5)), value]]));
-  const pair = (point) => point.map((value) => value.toFixed(1)).join(" ");
-  const arrow = (a, b, kind) => {
-    const angle = Math.atan2(b[1] - a[1], b[0] - a[0]), wing = (turn) => `M${pair(b)}l${pair([-9 * Math.cos(angle + turn), -9 * Math.sin(angle + turn)])}`;
-    return s("path", { class: `attn-x-hand ${kind}`, d: `M${pair(a)}L${pair(b)}${wing(0.45)}${wing(-0.45)}` });
-  };
-  const percent = (value) => (value === 0 ? "0" : value < 0.001 ? `${(100 * value).toFixed(2)}` : value < 0.1 ? (100 * value).toFixed(1) : (100 * value).toFixed(0));
+  const percent = (value) => `${value === 0 ? "0" : value < 0.001 ? (100 * value).toFixed(2) : value < 0.1 ? (100 * value).toFixed(1) : (100 * value).toFixed(0)} %`;
 
   function draw() {
-    const { stream, update, cosine, after, shares, gradient, copied } = numbers.now(), steps = count(), at = Math.min(model.get("at"), steps), residual = model.get("residual");
-    if (stream.length !== steps + 1) return; // the kernel has not answered yet
-    const widest = Math.max(...stream), thick = stream.map((value) => (124 * value) / widest);
-    const level = (n, kind) => middle + thick[n] / 2 - thick[n] * shares[n].slice(0, kind).reduce((a, b) => a + b, 0);
+    const { shares, gradient, copied } = numbers.now(), steps = count(), at = Math.min(model.get("at"), steps), residual = model.get("residual"), norm = model.get("norm");
+    if (shares.length !== steps + 1) return; // the kernel has not answered yet
+    const level = (n, kind) => low - (low - top) * shares[n].slice(0, kind).reduce((a, b) => a + b, 0);
     bands.forEach((band, kind) => {
-      const under = path(stream.map((_, n) => level(n, kind))), over = path(stream.map((_, n) => level(n, kind + 1)));
+      const under = path(shares.map((_, n) => level(n, kind))), over = path(shares.map((_, n) => level(n, kind + 1)));
       band.setAttribute("d", edge(under) + edge(over.reverse(), true) + "Z");
-      const room = kind ? steps : 0, high = (level(room, kind) + level(room, kind + 1)) / 2, space = level(room, kind) - level(room, kind + 1);
-      put(labels[kind], { x: kind ? right - 6 : left + 6, y: high + 4, display: space < 15 || !residual ? "none" : "inline" }, []);
+      const room = kind ? steps : 0, space = level(room, kind) - level(room, kind + 1);
+      put(labels[kind], { x: kind ? right - 6 : left + 6, y: (kind ? (level(room, kind) + level(room, kind + 1)) / 2 : low - 24) + 4, display: space < 15 || !residual ? "none" : "inline" }, []);
     });
-    const top = Math.max(...gradient, ...copied), y = (value) => low - (52 * value) / top, area = (values) => edge([[left, low], ...path(values.map(y)), [right, low]]) + "Z";
+    const most = Math.max(...gradient, ...copied), y = (value) => floor - ((floor - high) * value) / most, area = (values) => edge([[left, floor], ...path(values.map(y)), [right, floor]]) + "Z";
     all.setAttribute("d", area(gradient));
     copy.setAttribute("d", area(copied.map((value, n) => Math.min(value, gradient[n]))));
     put(grip, { transform: `translate(${x(at).toFixed(1)} 0)` }, []);
-    cut.setAttribute("d", `M0 ${middle - 66}V${middle + 66}`);
-    ring.setAttribute("cy", middle + 66);
-    const n = at - 1, who = n % 2 ? "feed-forward" : "attention", degrees = Math.acos(Math.max(-1, Math.min(1, cosine[n])));
+    const n = at - 1, who = n % 2 ? "feed-forward" : "attention", late = at > steps / 2;
     tell(at, `block ${Math.ceil(at / 2)}, ${who}`);
-    name.textContent = `block ${Math.ceil(at / 2)}: ${who} ${residual ? `adds ${digits(update[n] / stream[n], 2)} of its length` : "replaces it"}, at ${Math.round((degrees * 180) / Math.PI)}°`;
-    const long = Math.min(170 / Math.max(stream[n], update[n]), 230 / Math.max(stream[n] + Math.max(0, update[n] * cosine[n]), 1e-9), 64 / Math.max(update[n] * Math.sin(degrees), 1e-9));
-    const from = [12 + (residual ? 0 : long * update[n] * Math.max(0, -cosine[n])), floor - 2], tip = [from[0] + long * stream[n], from[1]], start = residual ? tip : from, end = [start[0] + long * update[n] * cosine[n], start[1] - long * update[n] * Math.sin(degrees)];
-    arrows.replaceChildren(s("g", { class: residual ? "" : "attn-x-off" }, arrow(from, tip, "attn-x-stem")), arrow(start, end, "attn-x-adding"), ...(residual ? [s("path", { class: "attn-x-trace", d: `M${pair(from)}L${pair(end)}` })] : []),
-      s("text", { x: 376, y: 310, "text-anchor": "end" }, residual ? "before, and what is added" : "before: dropped"),
-      s("text", { x: 376, y: 328, "text-anchor": "end", class: "attn-x-faint" }, model.get("norm") === "post" ? `the norm: × ${digits(stream[at] / after[n], 2)}` : model.get("norm") === "pre" ? "the part reads norm(before)" : "no norm"));
-    share.textContent = `${percent(shares[steps][0])} %`;
-    returned.textContent = `${percent(copied[0] / copied[steps])} %`;
-    voice.say(`${tellNorm()}, ${residual ? "with" : "without"} residual connection, ${model.get("depth")} blocks: the token is ${share.textContent} of its stream at the top.`);
+    title.textContent = `Up ${model.get("depth")} block${model.get("depth") > 1 ? "s" : ""}: what the token's vector is made of →`;
+    name.textContent = `block ${Math.ceil(at / 2)}, ${who}: ${percent(shares[at][0])} token`;
+    put(name, { x: (x(at) + (late ? -14 : 14)).toFixed(1), "text-anchor": late ? "end" : "start" }, []);
+    share.textContent = percent(shares[steps][0]);
+    returned.textContent = percent(copied[0] / copied[steps]);
+    upper.textContent = `top: ${share.textContent} token`;
+    lower.textContent = `bottom: ${returned.textContent} of the copy`;
+    const sum = residual ? "x + f(" : "f(";
+    rule.textContent = `x ← ${{ post: `norm(${sum}x))`, pre: `${sum}norm(x))`, none: `${sum}x)` }[norm]}, where f is attention, then feed-forward`;
+    voice.say(`${{ pre: "Pre-norm", post: "Post-norm", none: "No norm" }[norm]}, ${residual ? "with" : "without"} residual connection.`);
   }
-  const tellNorm = () => ({ pre: "Pre-norm", post: "Post-norm", none: "No norm" })[model.get("norm")];
   const joined = button("Residual connection", () => { change({ residual: !model.get("residual") }); joined.setAttribute("aria-pressed", String(model.get("residual"))); });
   joined.setAttribute("aria-pressed", String(model.get("residual")));
   frame(el, {
@@ -145,14 +134,14 @@ function render({ model, el }) {
     picture: [node],
     controls: [
       chips("Place of the norm", [["post", "post-norm"], ["pre", "pre-norm"], ["none", "no norm"]], model.get("norm"), (norm) => change({ norm })).node,
-      h("div", { class: "attn-x-top" }, joined, player("Follow the token", 8, (part) => change({ at: Math.max(1, Math.round(part * count())) }))),
-      h("p", { class: "attn-x-big" }, share, "of the stream at the top is still the token"),
+      h("div", { class: "attn-x-top" }, joined, player("Follow the token", 8, (part) => change({ at: Math.max(1, Math.round(part * count())) }))), rule,
+      h("p", { class: "attn-x-big" }, share, "of the vector at the top is still the token"),
       h("p", { class: "attn-x-big" }, returned, "of the gradient's direct copy comes back"), voice.node],
     more: [fold("More", h("div", { class: "attn-x-stage" },
       h("div", {}, knob({ label: "Blocks", min: 1, max: 12, step: 1, value: model.get("depth"), oninput: (depth) => change({ depth, at: Math.min(model.get("at"), 2 * depth) }) }).node,
         knob({ label: "Token", min: 1, max: TOKENS, step: 1, value: model.get("token") + 1, oninput: (token) => change({ token: token - 1 }) }).node,
         button("Other weights", () => change({ seed: (model.get("seed") * 48271) % 2147483647 }))),
-      h("p", { class: "attn-x-note" }, "Six tokens of 16 random numbers in a stack of untrained blocks. The bands share the river's width by the lengths of three vectors whose sum the stream is. The gradient is that of one direction of the output by the token's vector; the copy is what it would be if every part were a constant.")))],
+      h("p", { class: "attn-x-note" }, "Six tokens of 16 random numbers in a stack of untrained blocks. The bands are the lengths of three vectors whose sum the token's vector is, as shares. The gradient is that of one direction of the output by the token's vector; the direct copy is what it would be if every part were a constant.")))],
   });
   numbers.watch(draw);
   draw();

@@ -44,12 +44,10 @@ def compute(*, seed: int, depth: int, norm: str, residual: bool, token: int) -> 
         token: Whose stream it is.
 
     Returns:
-        At the bottom and after each part: ``stream``, the vector's length by the root of its width;
-        ``shares`` of the token, of attention and of feed-forward in it, by the lengths of the three
-        vectors whose sum it is; ``gradient``, the length of the derivative by it of one direction
-        of the output; ``copied``, the same if every part's output is a constant. For each part
-        ``update``, the length of its output; ``cosine``, that of the angle between the output and
-        the stream before it; ``after``, the length of the sum before a norm.
+        At the bottom and after each part: ``shares`` of the token, of attention and of feed-forward
+        in its vector, by the lengths of the three vectors whose sum it is; ``gradient``, the length
+        of the derivative by it of one direction of the output; ``copied``, the same if every part's
+        output is a constant.
 
     Raises:
         ValueError: If norm, depth or token is unknown.
@@ -102,13 +100,7 @@ def compute(*, seed: int, depth: int, norm: str, residual: bool, token: int) -> 
             kinds = (kinds - kinds.mean(-1, keepdim=True)) * factor
         lengths = kinds.norm(dim=-1)
         shares.append(plain(lengths / lengths.sum()))
-    root = WIDTH**0.5
-    before = zip(outputs, own, strict=False)
     return {
-        "stream": [float(one.norm()) / root for one in own],
-        "update": [float(one.norm()) / root for one in outputs],
-        "cosine": [float(one @ x / (one.norm() * x.norm())) for one, x in before],
-        "after": [float(one.norm()) / root for one in sums],
         "shares": shares,
         "gradient": gradients(constant=False),
         "copied": gradients(constant=True),

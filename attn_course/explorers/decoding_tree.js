@@ -60,7 +60,7 @@ export function compute({ chances, longest, beam, alpha, p, draws }) {
   return { greedy: { words: first.words, chance: Math.exp(first.log_p) }, live: steps, found, nucleus, drawn: { words: drawn.slice(1), chance } };
 }
 
-const TALL = 340, TOP = 24, COLUMN = 88;
+const TALL = 340, TOP = 24, COLUMN = 80;
 // Every beginning of a sentence as a band: as high as it is probable, right of what it continues.
 function grow(chances, longest) {
   const nodes = [];
@@ -83,8 +83,8 @@ function render({ model, el }) {
   const bands = grow(model.get("chances"), longest).map(({ words, chance, y }) => {
     const end = words.at(-1) === END, x = 4 + (words.length - 1) * COLUMN, high = Math.max(0.6, chance * TALL - 1.5);
     const shape = s("rect", { x, y: (TOP + y * TALL).toFixed(1), width: end ? 14 : COLUMN - 2, height: high.toFixed(1), rx: end ? Math.min(7, high / 2).toFixed(1) : 1 }, s("title", {}, `${spell(words)}${end ? ", the end" : " …"}: ${chance.toFixed(4)}`));
-    const label = end || high < 14 ? null : s("text", { x: x + 6, y: (TOP + y * TALL + high / 2 + 5).toFixed(1) }, names[words.at(-1)]);
-    return { words, chance, end, node: s("g", { onclick: () => voice.say(`${spell(words)}${end ? ", the end" : " …"}: probability ${chance.toFixed(4)}.`) }, shape, label), tag: [x + 18, (TOP + y * TALL + high / 2 + 5).toFixed(1)] };
+    const label = high < (end ? 12 : 14) ? null : s("text", { x: x + (end ? 18 : 6), y: (TOP + y * TALL + high / 2 + 5).toFixed(1) }, end ? chance.toFixed(3) : names[words.at(-1)]);
+    return { words, end, label, node: s("g", { onclick: () => voice.say(`${spell(words)}${end ? ", the end" : " …"}: probability ${chance.toFixed(4)}.`) }, shape, label), tag: [x + 18, (TOP + y * TALL + high / 2 + 5).toFixed(1)] };
   });
   const tag = s("text", { class: "attn-x-strong" });
   const node = s("svg", { viewBox: `0 0 380 ${TOP + TALL + 4}`, role: "img" }, s("text", { x: 4, y: 14 }, "height: probability"), s("text", { x: 376, y: 14, "text-anchor": "end" }, "round: the sentence ends"), ...bands.map((band) => band.node), tag);
@@ -94,8 +94,9 @@ function render({ model, el }) {
     const shown = live.slice(0, reach), kept = new Set([...shown.flat(), ...found.map(({ words }) => words)].map(key)), looked = new Set(shown.flat().map(key));
     const path = drawing ? drawn.words : found[0].words, best = new Set(path.map((_, i) => key(path.slice(0, i + 1))));
     const open = (words) => words.every((word, i) => nucleus[words[i - 1] ?? START][word] > 0), late = reach < longest;
-    for (const { words, node: band } of bands) {
+    for (const { words, end, label, node: band } of bands) {
       const id = key(words), seen = looked.has(key(words.slice(0, -1))) && words.length <= reach;
+      if (end) label?.setAttribute("display", !late && best.has(id) ? "none" : "inline"); // its number stands in the tag
       band.setAttribute("class", `attn-x-tree-${late && words.length > reach ? "unseen" : !late && best.has(id) ? "best" : drawing ? (open(words) ? "kept" : "cut") : kept.has(id) ? "kept" : seen ? "cut" : "unseen"}`);
     }
     const chance = drawing ? drawn.chance : Math.exp(found[0].log_p), told = spell(path), last = bands.find(({ words, end }) => end && key(words) === key(path));

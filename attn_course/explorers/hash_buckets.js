@@ -83,8 +83,8 @@ function render({ model, el }) {
     mass.set(result.mass, digits(result.mass, 3));
     const mine = sum(result.weights[picked].map((weight, j) => weight * result.kept[picked][j]));
     own.set(mine, digits(mine, 3));
-    body.replaceChildren(...points.map((_, j) => h("tr", {}, h("th", { scope: "row" }, String(j)),
-      h("td", {}, result.buckets.map((row) => row[j]).join(" ")), h("td", {}, result.kept[picked][j] ? "yes" : "no"), h("td", {}, digits(result.weights[picked][j], 3)))));
+    body.replaceChildren(...points.flatMap((_, j) => (result.kept[picked][j] ? [h("tr", {}, h("th", { scope: "row" }, String(j)),
+      h("td", {}, result.buckets.map((row) => row[j]).join(" ")), h("td", {}, digits(result.weights[picked][j], 3)))] : [])));
     voice.say(`${digits(100 * result.share, 0)} percent of the pairs are compared; they hold ${digits(100 * result.mass, 0)} percent of the weight.`);
   }
   const reset = () => {
@@ -101,8 +101,8 @@ function render({ model, el }) {
       controls.turn.node, controls.n_hashes.node,
       h("table", { class: "attn-x-table" }, h("tbody", {}, row("pairs kept", share), row("weight kept", mass), row("weight kept, this point", own))),
       voice.node, button("Reset", reset)],
-    more: [fold("More", controls.n_buckets.node, controls.sharpness.node, wide("Buckets and weights of every point",
-      h("table", { class: "attn-x-table" }, header("point", "buckets by round", "kept", "weight"), body)))],
+    more: [fold("More", controls.n_buckets.node, controls.sharpness.node, wide("What the chosen point is compared with",
+      h("table", { class: "attn-x-table" }, h("caption", {}, "What the chosen point is compared with"), header("point", "buckets by round", "weight"), body)))],
   });
   numbers.watch(draw);
   draw();

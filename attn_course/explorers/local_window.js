@@ -28,13 +28,13 @@ function chart({ words, furthest, widest, onposition, onwidth }) {
   const [band, beyond] = [0, 1].map(() => s("rect", { y: 24, height: bases[1] - 24, class: "attn-x-window" }));
   beyond.setAttribute("class", "attn-x-takes");
   const bars = s("g"), bell = s("path", { class: "attn-x-bell" }), later = s("g"), lost = s("text", { x: right, "text-anchor": "end", y: 42, class: "attn-x-red" });
-  const line = s("path", { class: "attn-x-centre", d: `M0 24V${bases[1]}` }), sums = [s("text", { x: left, y: 147, class: "attn-x-weight-name" }), s("text", { x: left, y: 164 })];
+  const line = s("path", { class: "attn-x-centre", d: `M0 24V${bases[1]}` }), sums = [s("text", { x: left, y: 147, class: "attn-x-strong" }), s("text", { x: left, y: 164 })];
   const centre = s("g", {}, line, s("rect", { x: -22, y: 0, width: 44, height: 30, fill: "transparent" }), s("path", { class: "attn-x-tip attn-x-own", d: "M-9 6H9V14L0 24L-9 14Z" }));
   const edge = s("g", {}, s("path", { class: "attn-x-edge", d: `M0 24V${bases[1]}` }), s("circle", { r: 20, cy: 186, fill: "transparent" }), s("circle", { r: 7, cy: 186, class: "attn-x-tip attn-x-own" }));
   const texts = words.map((word, i) => s("text", { transform: `translate(${x(i) + 4.5} ${bases[1] + 6}) rotate(-90)`, "text-anchor": "end" }, word));
   const node = s("svg", { viewBox: "0 0 380 320", role: "group", class: "attn-x-windows" }, band, beyond, later, bars, bell,
     ...bases.map((base) => s("path", { class: "attn-x-axis", d: `M${left} ${base}H${right}` })), ...texts,
-    s("text", { x: left, y: 42 }, "no window: the whole sentence"), lost, ...sums, centre, edge);
+    centre, edge, s("g", { class: "attn-x-over" }, s("text", { x: left, y: 42 }, "softmax over the whole sentence"), lost, ...sums));
   let now = { position: 0, half_width: 1 }, drag = null, from = 0, before = null;
   const at = (event) => { const box = node.getBoundingClientRect(); return (((event.clientX - box.left) * 380) / box.width - left) / column - 0.5; };
   const tenth = (value) => Math.round(10 * value) / 10;
@@ -84,8 +84,8 @@ function chart({ words, furthest, widest, onposition, onwidth }) {
         .map((p, j) => `${j ? "L" : "M"}${x(p).toFixed(1)} ${(bases[1] - tall * Math.exp(-2 * ((p - position) / reach) ** 2)).toFixed(1)}`).join(""));
       texts.forEach((text, i) => text.setAttribute("class", i >= length ? "attn-x-faint attn-x-cut" : inside(i) ? "" : "attn-x-red"));
       lost.textContent = `cut off: ${Math.round(100 * sum(result.all.filter((_, i) => !inside(i))))} %`;
-      sums[0].textContent = `window local-p, with a bell: sum ${sum(result.local_p).toFixed(2)}`;
-      sums[1].textContent = `window local-m, dashed: sum ${sum(result.local_m).toFixed(2)}`;
+      sums[0].textContent = `bars: local-p, fades from its centre; sum ${sum(result.local_p).toFixed(2)}`;
+      sums[1].textContent = `dashed: local-m, softmax inside; sum ${sum(result.local_m).toFixed(2)}`;
       tell.position(Math.round(10 * position), `${digits(position, 1)}${words[Math.round(position)] ? `, ${words[Math.round(position)]}` : ", beyond the sentence"}`);
       tell.half_width(reach, String(reach));
       node.setAttribute("aria-label", `Weights over the ${length} words of a sentence, with a window from ${digits(position - reach, 1)} to ${digits(position + reach, 1)}; the same numbers are in the table below`);

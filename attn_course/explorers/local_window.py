@@ -67,7 +67,7 @@ def _examples() -> list[dict[str, Any]]:
         return [round(value, 1) for value in total.tolist()]
 
     return [
-        {"name": "two peaks, the higher one far away", "scores": bumps((2.0, 3), (3.5, 10))},
+        {"name": "two distant peaks", "scores": bumps((2.0, 3), (3.5, 10))},
         {"name": "one peak", "scores": bumps((3.0, 6))},
         {"name": "noise", "scores": [round(2 * value, 1) for value in scatter.tolist()]},
         {"name": "all equal", "scores": [0.0] * POSITIONS},

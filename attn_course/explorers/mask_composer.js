@@ -49,7 +49,7 @@ function render({ model, el }) {
   const numbers = results(model, compute, inputs), voice = announcer(), words = model.get("words"), size = words.length;
   const [left, top] = [48, 26], cell = (336 - left) / size, change = (values) => numbers.change(values, draw);
   const cells = s("g"), node = s("svg", { viewBox: `0 0 380 ${top + size * cell + 6}`, role: "img" }, cells);
-  const table = h("table", { class: "attn-x-table" }), said = h("code", {}), empty = h("b"), leaked = h("b");
+  const table = h("table", { class: "attn-x-table" }), said = h("code", {}), empty = h("b"), rows = h("span"), leaked = h("b");
   let masked = true;
 
   function draw() {
@@ -73,6 +73,7 @@ function render({ model, el }) {
     const text = !masked ? "Without a mask every query attends to every key." : `${expression(joins)}: ${total(allowed.flat().map(Number))} of ${size ** 2} pairs are allowed. ${bare.length ? `No key is left for row ${bare.join(", ")}.` : "Every row has a key."}`;
     node.setAttribute("aria-label", `Weights, one row for each query. ${text}`);
     empty.textContent = String(masked ? bare.length : 0);
+    rows.textContent = `${masked && bare.length === 1 ? "row" : "rows"} without a key`;
     empty.className = masked && bare.length ? "attn-x-bad" : "";
     leaked.textContent = `${masked ? (100 * leak).toFixed(0) : 0} %`;
     leaked.className = masked && leak > 0 ? "attn-x-bad" : "";
@@ -95,7 +96,7 @@ function render({ model, el }) {
       h("div", { class: "attn-x-chips", role: "group", "aria-label": "Masks" }, ...kinds.map(([, one]) => one)),
       h("p", { class: "attn-x-note" }, "The mask acts"),
       chips("The mask acts", [["before", "before: −∞"], ["zero", "before: score 0"], ["after", "after: × 0"]], model.get("place"), (place) => change({ place })).node,
-      h("p", { class: "attn-x-big" }, empty, "rows without a key"), h("p", { class: "attn-x-big" }, leaked, "of the weight on masked keys"), voice.node],
+      h("p", { class: "attn-x-big" }, empty, rows), h("p", { class: "attn-x-big" }, leaked, "of the weight on masked keys"), voice.node],
     more: [fold("More", h("div", { class: "attn-x-stage" },
       h("div", {}, sized("window", "Window: keys, the own one included", 1), sized("prefix", "Prefix: keys that all may see", 0), sized("length", "Padding: words that are real", 0)),
       h("div", {}, h("div", { class: "attn-x-top" }, ...joining), h("p", { class: "attn-x-note" }, "mask = ", said), toggle)), wide("Weights, one row for each query", table))],

@@ -22,15 +22,15 @@ export function compute({ scores, values, order, tile, corrected }) {
 
 function render({ model, el }) {
   const numbers = results(model, compute, ["scores", "values", "order", "tile", "corrected"]), voice = announcer();
-  const [left, right, top, line, low] = [4, 268, 24, 112, 246], count = model.get("scores").length, each = (right - left) / count;
+  const [left, right, top, line, low] = [68, 278, 42, 122, 250], count = model.get("scores").length, each = (right - left) / count;
   const height = Math.max(...model.get("scores")) - Math.min(...model.get("scores")), y = (score) => top + ((Math.max(...model.get("scores")) - score) / height) * (line - top - 6);
-  const keys = s("g"), weights = s("g"), sums = s("g"), level = s("path", { class: "attn-x-axis", "stroke-dasharray": "4 3" }), edge = s("path", { class: "attn-x-axis" }), ring = s("circle", { r: 9, cy: low + 34, class: "attn-x-tip attn-x-own" });
-  const most = s("text", { class: "attn-x-panel", "text-anchor": "end" }), shrink = s("text", { class: "attn-x-strong attn-x-panel", x: left, y: 142 });
+  const keys = s("g"), weights = s("g"), sums = s("g"), level = s("path", { class: "attn-x-axis", "stroke-dasharray": "4 3" }), edge = s("path", { class: "attn-x-axis" }), ring = s("circle", { r: 9, cy: low + 36, class: "attn-x-tip attn-x-own" });
+  const most = s("text", { class: "attn-x-panel", "text-anchor": "end" }), shrink = s("text", { class: "attn-x-strong attn-x-panel", x: 4, y: 150, "pointer-events": "none" }), read = s("text", { x: 4, y: 13, class: "attn-x-panel" }), ratio = s("text", { x: 376, y: 310, "text-anchor": "end" });
   const grip = s("g", {}, s("rect", { x: -22, y: top, width: 44, height: low - top + 46, fill: "transparent" }), edge, ring);
-  const node = s("svg", { viewBox: "0 0 380 292", role: "group", "aria-label": "Keys are read from left to right: their scores, their weights against the largest score so far, and the two sums that are kept" },
-    s("text", { x: left, y: 13 }, "scores, read from left to right"), keys, level, most, weights, shrink,
-    s("path", { class: "attn-x-axis", d: `M${left} ${low}H${right}M288 ${low}H376` }),
-    s("text", { x: 310, y: 262, "text-anchor": "middle", class: "attn-x-ofweight" }, "sum"), s("text", { x: 352, y: 262, "text-anchor": "middle", class: "attn-x-ofvalue" }, "× value"), sums, grip);
+  const node = s("svg", { viewBox: "0 0 380 316", role: "group", "aria-label": "Keys are read from left to right: their scores, their weights against the largest score so far, and the two sums that are kept" },
+    read, ...[["scores", line], ["weights w", low], ["values v", low + 16, "attn-x-ofvalue"]].map(([text, y, look]) => s("text", { x: 4, y, class: look ?? (text === "scores" ? "attn-x-faint" : "attn-x-ofweight") }, text)), keys, level, most, weights,
+    s("path", { class: "attn-x-axis", d: `M${left} ${low}H${right}M292 ${low}H376` }),
+    s("text", { x: 312, y: low + 16, "text-anchor": "middle", class: "attn-x-ofvalue" }, "Σ w v"), s("text", { x: 356, y: low + 16, "text-anchor": "middle", class: "attn-x-ofweight" }, "Σ w"), sums, ratio, grip, shrink);
   let share = 1; // how much of the last tile's step is done, while it moves
   const tiles = () => Math.ceil(count / model.get("tile")), change = (values) => numbers.change(values, draw);
   const go = (step, part = 1) => { share = part; change({ step: Math.min(tiles(), Math.max(1, step)) }); draw(); };
@@ -59,20 +59,22 @@ function render({ model, el }) {
     // both sums on the scale of their largest, corrected or not
     const all = bars.reduce((sum, one) => sum + one, 0), mixed = bars.reduce((sum, one, i) => sum + one * values[places[i]], 0);
     const largest = Math.max(...steps.map((one) => one.total)), widest = Math.max(...steps.map((one) => one.mixture));
-    sums.replaceChildren(...[[292, all, largest, "attn-x-ofweight"], [334, mixed, widest, "attn-x-ofvalue"]].flatMap(([x, value, whole, look]) => {
+    sums.replaceChildren(...[[294, mixed, widest, "attn-x-ofvalue"], [338, all, largest, "attn-x-ofweight"]].flatMap(([x, value, whole, look]) => {
       const size = (low - 50) * value / whole;
       return [s("rect", { x, width: 36, y: (low - size).toFixed(1), height: size.toFixed(1), class: look }), s("text", { x: x + 18, y: (low - size - 6).toFixed(1), "text-anchor": "middle" }, digits(value, 1))];
     }));
     const end = left + Math.min(count, mix((step - 1) * tile, step * tile, share)) * each;
     level.setAttribute("d", `M${left} ${y(best).toFixed(1)}H${end.toFixed(1)}`);
-    put(most, { x: Math.max(end, 70).toFixed(1), y: (y(best) - 5 < top + 4 ? y(best) + 15 : y(best) - 5).toFixed(1) }, []);
+    put(most, { x: Math.max(end, left + 50).toFixed(1), y: (y(best) - 6).toFixed(1) }, []);
     most.textContent = `max ${digits(best, 1)}`;
-    shrink.textContent = step === 1 ? "weights: e to the score − max" : now.factor < 1 ? `new max: all × ${digits(now.factor, 2)}` : model.get("corrected") || now.top === before.top ? "same max: × 1" : "new max, not rescaled";
+    shrink.textContent = step === 1 ? "w = e to the score − max" : now.factor < 1 ? `new max: all old weights × ${digits(now.factor, 2)}` : model.get("corrected") || now.top === before.top ? "same max: old weights stay" : "new max, old weights not rescaled";
     put(grip, { transform: `translate(${end.toFixed(1)} 0)` }, []);
     edge.setAttribute("d", `M0 ${top}V${low + 26}`);
     tell(step, `${step} of ${steps.length}`);
     const done = step === steps.length && share === 1, wrong = done && Math.abs(now.output - expected) > 1e-9;
     mean.textContent = digits(all > 0 ? mixed / all : 0, 2);
+    ratio.replaceChildren("mean = ", s("tspan", { class: "attn-x-ofvalue" }, digits(mixed, 1)), " / ", s("tspan", { class: "attn-x-ofweight" }, digits(all, 1)));
+    read.textContent = `${Math.min(count, step * tile)} of ${count} keys read. Kept: max, Σ w, Σ w v`;
     mean.className = wrong ? "attn-x-bad" : "";
     said.textContent = !done ? "the mean of the values read so far" : wrong ? `wrong: attention gives ${digits(expected, 2)}` : "the mean, as attention gives it";
     rows.replaceChildren(...steps.slice(0, step).map((one, i) => h("tr", {}, h("th", { scope: "row" }, String(i + 1)), ...[one.top, one.factor, one.total, one.mixture, one.output].map((value) => h("td", {}, digits(value, 2))))));

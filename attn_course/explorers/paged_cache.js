@@ -131,7 +131,7 @@ function render({ model, el }) {
     picture: [node],
     controls: [
       h("div", { class: "attn-x-top" }, player("Run", 14, (share) => go(Math.round(share * last)))),
-      h("p", { class: "attn-x-note" }, "Or drag the time line. A letter is a token of that text; pale slots are taken and empty."),
+      h("p", { class: "attn-x-note" }, "Or drag the time line. A letter is a token of that text; pale slots are taken and empty. Red: preempted, its pages went to another text."),
       choice({ label: "Slots of a page", value: String(model.get("page")), oninput: (page) => change({ page: Number(page) }), options: [2, 4, 8, 16].map((size) => [String(size), String(size)]) }),
       h("p", { class: "attn-x-big" }, big, "texts done: with pages, and with reserved memory"),
       voice.node],

@@ -41,16 +41,17 @@ function scattered(size, each) {
 
 function render({ model, el }) {
   const inputs = ["size", "window", "dilation", "stride", "block", "num_global", "causal", "painted"];
-  const numbers = results(model, compute, inputs), voice = announcer(), size = model.get("size");
-  const [left, top] = [24, 24], cell = (376 - left) / size, every = [...Array(size).keys()];
+  const numbers = results(model, compute, inputs), voice = announcer(false), size = model.get("size");
+  const [left, top] = [24, 44], cell = (376 - left) / size, every = [...Array(size).keys()];
   const PRESETS = { window: { window: 3 }, dilated: { window: 3, dilation: 3 }, strided: { stride: 4 }, blocks: { block: 5 }, global: { num_global: 1 }, random: { painted: scattered(size, 4) } };
   // runs of cells as thick lines, one path for each shade; the gaps are drawn over them
   const shades = [...Array(LAYERS + 1).keys()].map((n) => s("path", { class: "attn-x-run", "stroke-width": cell.toFixed(1), opacity: n ? (0.62 - 0.08 * n).toFixed(2) : 1 }));
-  const gaps = every.map((i) => `M${left} ${(top + i * cell).toFixed(1)}H376M${(left + i * cell).toFixed(1)} ${top}V376`).join("");
+  const gaps = every.map((i) => `M${left} ${(top + i * cell).toFixed(1)}H376M${(left + i * cell).toFixed(1)} ${top}V396`).join("");
   const brush = s("g", { class: "attn-x-grip attn-x-brush", tabindex: 0, role: "button" }, s("rect", { width: cell + 1, height: cell + 1, rx: 3, class: "attn-x-frame" }));
-  const cells = s("g", { class: "attn-x-canvas" }, s("rect", { x: left, y: top, width: 376 - left, height: 376 - top, class: "attn-x-void" }), ...shades, s("path", { class: "attn-x-gaps", d: gaps }));
-  const drawing = s("svg", { viewBox: "0 0 380 378", role: "group", "aria-label": "The mask, one row for each query; paler cells are reached through several layers" },
-    s("text", { x: left, y: 15 }, "keys →"), s("text", { x: 14, y: top, "text-anchor": "end", transform: `rotate(-90 14 ${top})` }, "queries"), cells, brush);
+  const cells = s("g", { class: "attn-x-canvas" }, s("rect", { x: left, y: top, width: 376 - left, height: 396 - top, class: "attn-x-void" }), ...shades, s("path", { class: "attn-x-gaps", d: gaps }));
+  const reading = s("text", { x: 4, y: 13, class: "attn-x-panel" });
+  const drawing = s("svg", { viewBox: "0 0 380 398", role: "group", "aria-label": "The mask, one row for each query; paler cells are reached through several layers" },
+    reading, s("text", { x: left, y: 37 }, "keys →"), ...[["computed", 118, 0], ["reached in more layers", 212, 2]].flatMap(([text, x, n]) => [s("path", { class: "attn-x-run", "stroke-width": 10, opacity: shades[n].getAttribute("opacity"), d: `M${x - 14} 33h10` }), s("text", { x, y: 37 }, text)]), s("text", { x: 14, y: top, "text-anchor": "end", transform: `rotate(-90 14 ${top})` }, "queries"), cells, brush);
   const change = (values) => numbers.change(values, draw);
   let at = [Math.floor(size / 2), 4], stroke = null;
   // a cell is switched to what the first one of the stroke becomes
@@ -88,10 +89,11 @@ function render({ model, el }) {
     put(brush, { transform: `translate(${(left + j * cell - 0.5).toFixed(1)} ${(top + i * cell - 0.5).toFixed(1)})`, "aria-pressed": String(mask[i][j]), "aria-label": `query ${i + 1}, key ${j + 1}: ${mask[i][j] ? "computed" : n ? `reached in ${n} layers` : "not reached"}` }, []);
     cost.textContent = String(pairs);
     cost.className = pairs > 100 ? "attn-x-bad" : "";
-    depth.textContent = complete ? String(complete) : "–";
-    note.textContent = complete ? `layer${complete > 1 ? "s" : ""} until all reach all` : `not all reach all in ${LAYERS} layers`;
+    depth.textContent = complete ? String(complete) : `> ${LAYERS}`;
+    note.textContent = `layer${complete === 1 ? "" : "s"} until all reach all`;
     const reached = layer.flat().filter((one) => one && one <= layers).length;
-    voice.say(`${layers} layer${layers > 1 ? "s" : ""}: ${reached} of ${size * size} pairs are reached.`);
+    reading.textContent = `${layers} layer${layers > 1 ? "s" : ""} of this mask: ${reached} of ${size * size} pairs are reached`;
+    voice.say(reading.textContent);
   }
   const sized = (key, label, least, most) => knob({ label, min: least, max: most, step: 1, value: model.get(key), oninput: (value) => { preset.set(""); change({ [key]: value }); } });
   const knobs = { dilation: sized("dilation", "Dilation of the window", 1, 6), stride: sized("stride", "Stride, backwards", 0, 9), block: sized("block", "Size of blocks", 0, 10), num_global: sized("num_global", "Global positions", 0, 4) };

@@ -27,13 +27,13 @@ export function compute({ devices, step, split, causal }) {
 }
 
 function render({ model, el }) {
-  const numbers = results(model, compute, ["devices", "step", "split", "causal"]), voice = announcer();
-  const [middle, high, radius, left, right, under] = [190, 140, 88, 62, 372, 286], pairs = 4; // of a block of two queries and two keys
+  const numbers = results(model, compute, ["devices", "step", "split", "causal"]), voice = announcer(false);
+  const [middle, high, radius, left, right, under] = [190, 152, 88, 62, 372, 308], pairs = 4; // of a block of two queries and two keys
   const ring = s("g"), blocks = s("g"), plan = s("g"), pairs_ = s("svg", { viewBox: "0 0 280 272", role: "img", class: "attn-x-plane" });
   const edge = s("path", { class: "attn-x-axis" }), tip = s("circle", { r: 9, class: "attn-x-tip attn-x-own" }), grip = s("g", {}, s("rect", { x: -22, y: under - 8, width: 44, height: 122, fill: "transparent" }), edge, tip);
-  const centre = s("text", { x: middle, y: high + 4, "text-anchor": "middle", class: "attn-x-strong" });
-  const node = s("svg", { viewBox: "0 0 380 394", role: "group", "aria-label": "Devices on a ring, each with its queries; blocks of keys and values move from one to the next" },
-    s("circle", { cx: middle, cy: high, r: radius, class: "attn-x-grid" }), ring, blocks, centre, plan, grip);
+  const reading = s("text", { x: 4, y: 13, class: "attn-x-panel" });
+  const node = s("svg", { viewBox: "0 0 380 416", role: "group", "aria-label": "Devices on a ring, each with its queries; blocks of keys and values move from one to the next" },
+    s("circle", { cx: middle, cy: high, r: radius, class: "attn-x-grid" }), ring, blocks, reading, plan, grip);
   let moved = 0, ends = [0, 1]; // how far the blocks are on their way to the next device; where each step ends in the plan
   const count = () => model.get("devices"), change = (values) => numbers.change(values, draw);
   const go = (step, part = 0) => { moved = part; change({ step: Math.min(count() - 1, Math.max(0, step)) }); draw(); };
@@ -47,24 +47,28 @@ function render({ model, el }) {
     const work = ranks.map((at) => ranks.map((rank) => when.reduce((sum, row, q) => sum + (owner[q] === rank ? row.filter((own) => own === at).length : 0), 0)));
     const slowest = work.map((one) => Math.max(...one)), most = Math.max(...now);
     ring.replaceChildren(...ranks.flatMap((rank) => {
-      const [x, y] = place(rank, radius), fill = 22 * Math.sqrt(now[rank] / pairs), waits = now[rank] < most, [a, b] = place(rank, radius + 30), side = Math.round((a - middle) / 60);
+      const [x, y] = place(rank, radius), fill = 22 * Math.sqrt(now[rank] / pairs), waits = now[rank] < most, [a, b] = place(rank, radius + 30), side = Math.round((a - middle) / 60), anchor = side > 0 ? "start" : side < 0 ? "end" : "middle";
+      const busy = now[rank] === 0 ? "waits" : `${now[rank]} pair${now[rank] === 1 ? "" : "s"}`, look = waits ? "attn-x-red" : "attn-x-faint", line = (text, down) => s("text", { x: a.toFixed(1), y: (b + down).toFixed(1), "text-anchor": anchor, class: look }, text);
+      const angle = (360 * (rank + 0.5)) / devices, [u, v] = place(rank + 0.5, radius);
       return [s("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: 22, class: waits ? "attn-x-seat attn-x-idle" : "attn-x-seat" }), s("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: fill.toFixed(1), class: "attn-x-adds" }),
         s("text", { x: x.toFixed(1), y: y.toFixed(1), "text-anchor": "middle", class: "attn-x-tiptext attn-x-ofquery" }, `q${rank}`),
-        s("text", { x: a.toFixed(1), y: (b + 4 + (side ? 0 : b < high ? -2 : 8)).toFixed(1), "text-anchor": side > 0 ? "start" : side < 0 ? "end" : "middle", class: waits ? "attn-x-red" : "attn-x-faint" }, now[rank] === 0 ? "waits" : `${now[rank]} pair${now[rank] === 1 ? "" : "s"}`)];
+        s("path", { class: "attn-x-hand attn-x-stem", d: "M-4 -5L3 0L-4 5", transform: `translate(${u.toFixed(1)} ${v.toFixed(1)}) rotate(${angle.toFixed(1)})` }),
+        ...(side ? [line(`device ${rank}`, -3), line(busy, 12)] : [line(`device ${rank}: ${busy}`, b < high ? 2 : 12)])];
     }));
     blocks.replaceChildren(...ranks.map((rank) => {
       const [x, y] = place(rank + step + moved, radius - 42);
       return s("g", { transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` }, s("rect", { x: -15, y: -10, width: 30, height: 20, rx: 4, class: "attn-x-parcel" }), s("text", { "text-anchor": "middle", class: "attn-x-tiptext attn-x-onblue" }, `kv${rank}`));
     }));
-    centre.textContent = `${step + 1} of ${devices}`;
+    const lazy = ranks.filter((rank) => now[rank] === 0), many = lazy.length > 1, early = ranks.filter((rank) => now[rank] < most).length;
+    reading.textContent = `Round ${step + 1} of ${devices}: ${lazy.length ? `device${many ? "s" : ""} ${lazy.length > 3 ? `${lazy[0]} to ${lazy.at(-1)}` : lazy.join(", ")} wait${many ? "" : "s"}: later keys only` : early ? `${early} of ${devices} end early` : "nobody waits"}`;
     const time = slowest.reduce((a, b) => a + b, 0), unit = (right - left) / Math.max(time, 1), high_ = 84 / devices;
     ends = slowest.reduce((list, one) => [...list, (list.at(-1) ?? left) + one * unit], []);
-    plan.replaceChildren(s("text", { x: left - 6, y: under + 102, "text-anchor": "end" }, "time →"), ...ranks.flatMap((rank) => {
+    plan.replaceChildren(s("text", { x: left - 6, y: under - 6, "text-anchor": "end" }, "time →"), ...ranks.map((at) => s("text", { x: (((ends[at - 1] ?? left) + ends[at]) / 2).toFixed(1), y: under - 6, "text-anchor": "middle", class: "attn-x-faint" }, devices < 6 ? `round ${at + 1}` : String(at + 1))), ...ranks.flatMap((rank) => {
       const y = under + rank * high_;
       return [s("text", { x: left - 6, y: (y + high_ / 2 + 4).toFixed(1), "text-anchor": "end", class: "attn-x-faint" }, devices > 6 && rank % 2 ? "" : devices > 6 ? `q${rank}` : `device ${rank}`),
         ...ranks.flatMap((at) => {
           const x = (ends[at - 1] ?? left), box = (from, size, look) => s("rect", { x: (from + 0.5).toFixed(1), y: (y + 1).toFixed(1), width: Math.max(0, size * unit - 1).toFixed(1), height: (high_ - 2).toFixed(1), class: look });
-          return at > step ? [] : [box(x, work[at][rank], "attn-x-plus"), box(x + work[at][rank] * unit, slowest[at] - work[at][rank], "attn-x-takes")];
+          return at > step ? [box(x, slowest[at], "attn-x-void")] : [box(x, work[at][rank], "attn-x-plus"), box(x + work[at][rank] * unit, slowest[at] - work[at][rank], "attn-x-takes")];
         })];
     }));
     put(grip, { transform: `translate(${ends[step].toFixed(1)} 0)`, "aria-valuemax": devices - 1 }, []);
@@ -79,7 +83,7 @@ function render({ model, el }) {
       ...owner.flatMap((rank, i) => (devices > 5 && i % 2) ? [] : [s("text", { x: 25, y: (26 + (i + 0.5) * cell).toFixed(1), "text-anchor": "end" }, `q${rank}`), s("text", { x: (30 + (i + 0.45) * cell).toFixed(1), y: 15, "text-anchor": "middle" }, `k${rank}`)]));
     pairs_.setAttribute("aria-label", `Pairs of queries and keys; blue: of step ${step + 1}`);
     rows.replaceChildren(...held.map((from, rank) => h("tr", {}, h("th", { scope: "row" }, String(rank)), ...[from, now[rank], so_far[rank], whole[rank]].map((value) => h("td", {}, String(value))))));
-    voice.say(`Step ${step + 1} of ${devices}: between ${Math.min(...now)} and ${most} pairs a device. ${idle.textContent} of the time so far is waiting.`);
+    voice.say(reading.textContent);
   }
   const causal = button("Causal mask", () => { change({ causal: !model.get("causal") }); causal.setAttribute("aria-pressed", String(model.get("causal"))); });
   causal.setAttribute("aria-pressed", String(model.get("causal")));

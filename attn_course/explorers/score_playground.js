@@ -32,8 +32,8 @@ export function compute({ query, key: keys, sharpness, joined, parameters }) {
 }
 
 const ROWS = [
-  ["dot", "dot"], ["scaled_dot", "scaled dot"], ["general", "general"], ["additive", "additive"],
-  ["concat", "concat"], ["location", "location"], ["cosine", "cosine"],
+  ["dot", "dot", "q·k"], ["scaled_dot", "scaled dot", "q·k/√2"], ["general", "general", "q·Wk"], ["additive", "additive", "v·tanh(Wq+Uk)"],
+  ["concat", "concat", "v·tanh W[q k]"], ["location", "location", "w·q"], ["cosine", "cosine", "β cos(q, k)"],
 ];
 const REACH = 4, ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 const shorten = (x, y) => { const size = Math.hypot(x, y); return size > REACH ? [(x * REACH) / size, (y * REACH) / size] : [x, y]; };
@@ -46,8 +46,9 @@ function plane(labels, { onmove, onbegin }) {
     s("text", { x: middle + i * scale, y: middle + 13, "text-anchor": "middle", class: "attn-x-faint" }, String(i).replace("-", "−")),
     s("text", { x: middle - 5, y: middle - i * scale + 4, "text-anchor": "end", class: "attn-x-faint" }, String(i).replace("-", "−")),
   ]);
-  const node = s("svg", { viewBox: `0 0 ${size} ${size}`, role: "group", "aria-label": "Query and keys as arrows; arrow keys move the one in focus", class: "attn-x-plane" },
+  const node = s("svg", { viewBox: `0 0 ${size} ${size + 14}`, role: "group", "aria-label": "Query and keys as arrows; arrow keys move the one in focus", class: "attn-x-plane" },
     ...grid, s("path", { class: "attn-x-axis", d: `M${middle} ${pad}V${size - pad}M${pad} ${middle}H${size - pad}` }), ...numbers);
+  const was = s("g"), said = s("text", { class: "attn-x-panel", "pointer-events": "none" }), end = ([x, y]) => [middle + x * scale, middle - y * scale];
   const tips = labels.map(([name, sign], i) => {
     const line = s("line", { x1: middle, y1: middle, class: `attn-x-ray ${i ? "attn-x-key" : "attn-x-query"}` });
     const disc = s("circle", { r: 9, class: `attn-x-tip ${i ? "attn-x-key" : "attn-x-query"}` });
@@ -70,12 +71,22 @@ function plane(labels, { onmove, onbegin }) {
     });
     return { line, grip };
   });
-  node.append(...tips.map(({ line }) => line), ...[...tips].reverse().map(({ grip }) => grip));
+  node.append(was, ...tips.map(({ line }) => line), ...[...tips].reverse().map(({ grip }) => grip), said,
+    ...[["query", "q: query"], ["key", `1 to ${labels.length - 1}: keys`]].map(([kind, text], i) => s("text", { x: i ? size - pad : pad, y: size + 8, "text-anchor": i ? "end" : "start", class: `attn-x-of${kind}` }, text)));
   return {
     node,
-    draw(vectors) {
+    draw(vectors, before) {
+      const i = vectors.findIndex((one, i) => Math.hypot(one[0] - before[i][0], one[1] - before[i][1]) > 1e-6);
+      was.replaceChildren();
+      said.textContent = "";
+      if (i >= 0) {
+        const [a, b] = [before[i], vectors[i]], [x, y] = end(a), [u, v] = end(b), longer = Math.hypot(...b) / Math.hypot(...a), turned = Math.acos(Math.min(1, Math.max(-1, dot(unit(a), unit(b)))));
+        was.append(s("path", { class: "attn-x-ghost", d: `M${middle} ${middle}L${x.toFixed(1)} ${y.toFixed(1)}` }), s("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: 9, class: "attn-x-ghost" }));
+        said.textContent = `${labels[i][0]}: ` + [turned > 0.01 ? `turned by ${Math.round((turned * 180) / Math.PI)}°` : "", Math.abs(longer - 1) > 0.01 && Number.isFinite(longer) ? `${longer.toFixed(1)} × as long` : ""].filter(Boolean).join(", ");
+        put(said, { x: Math.min(size - 4, Math.max(4, u)).toFixed(1), y: (v < middle ? Math.max(12, v - 15) : v + 24).toFixed(1), "text-anchor": u < 95 ? "start" : u > size - 95 ? "end" : "middle" }, []);
+      }
       tips.forEach(({ line, grip }, i) => {
-        const [x, y] = [middle + vectors[i][0] * scale, middle - vectors[i][1] * scale];
+        const [x, y] = end(vectors[i]);
         line.setAttribute("x2", x.toFixed(2));
         line.setAttribute("y2", y.toFixed(2));
         grip.setAttribute("transform", `translate(${x.toFixed(2)} ${y.toFixed(2)})`);
@@ -94,8 +105,13 @@ function render({ model, el }) {
   const count = model.get("key").length, start = Object.fromEntries(["query", "key", "sharpness", "joined"].map((key) => [key, model.get(key)]));
   const labels = [["query", "q"], ...Array.from({ length: count }, (_, i) => [`key ${i + 1}`, String(i + 1)])];
   const change = (values) => numbers.change(values, draw), vectors = () => [model.get("query"), ...model.get("key")];
-  let mark = null; // the weights when a vector was last taken in hand
-  const begin = () => { mark = numbers.now().weights; };
+  let mark, from; // vectors when one was last taken in hand, and their weights; at first key 2 has grown
+  const begin = () => { mark = numbers.now().weights; from = vectors(); };
+  const open = () => {
+    from = [start.query, ...start.key.map((key, i) => (i === 1 ? key.map((value) => value / 2) : key))];
+    mark = compute({ ...start, key: from.slice(1), parameters: model.get("parameters") }).weights;
+  };
+  open();
   const put2 = (i, vector) => {
     const to = typeof vector === "function" ? vector(vectors()[i]) : vector;
     change(i === 0 ? { query: to } : { key: model.get("key").map((old, j) => (j === i - 1 ? to : old)) });
@@ -104,16 +120,15 @@ function render({ model, el }) {
   const sharp = knob({ label: "Sharpness β of the cosine", min: 0, max: 10, step: 0.5, value: model.get("sharpness"), oninput: (value) => change({ sharpness: value }) });
   const same = h("input", { type: "checkbox", id: unique("joined"), oninput: () => change({ joined: same.checked }) });
   same.checked = model.get("joined");
-  const strips = ROWS.map(([name, label]) => {
+  const strips = ROWS.map(([name, label, formula]) => {
     const keys = Array.from({ length: count }, (_, i) => h("span", { style: `--share: ${[95, 60, 35, 15][i]}%` })), state = h("small");
-    return { name, label, keys, state, node: h("div", { class: "attn-x-notice" }, h("span", {}, label), state, h("div", { "aria-hidden": "true" }, ...keys)) };
+    return { name, label, keys, state, node: h("div", { class: "attn-x-notice" }, h("span", {}, label, " ", h("i", {}, formula)), state, h("div", { "aria-hidden": "true" }, ...keys)) };
   });
   const body = h("tbody"), raw = h("tbody");
 
   function draw() {
     const { scores, weights } = numbers.now();
-    mark ??= weights;
-    map.draw(vectors());
+    map.draw(vectors(), from);
     const still = (name) => weights[name].every((weight, i) => Math.abs(weight - mark[name][i]) < 5e-4), calm = ROWS.every(([name]) => still(name));
     for (const { name, keys, state } of strips) {
       keys.forEach((key, i) => { key.style.width = `${(100 * weights[name][i]).toFixed(2)}%`; key.textContent = weights[name][i] < 0.1 ? "" : String(i + 1); });
@@ -132,7 +147,7 @@ function render({ model, el }) {
     const [x, y] = start.key[1], size = Math.hypot(x, y), angle = Math.atan2(y, x) + (way === "turn" ? Math.PI * share : 0), length = way === "grow" ? 0.3 + (REACH - 0.3) * share : size;
     put2(2, [length * Math.cos(angle), length * Math.sin(angle)].map((value) => Math.round(1e9 * value) / 1e9));
   };
-  const reset = () => { mark = null; sharp.set(start.sharpness); same.checked = start.joined; change({ ...start }); };
+  const reset = () => { open(); sharp.set(start.sharpness); same.checked = start.joined; change({ ...start }); };
   const p = model.get("parameters");
   const given = (name, ...parts) => h("div", { class: "attn-x-given" }, h("strong", {}, name), ...parts.map(([sign, value]) => h("span", { class: "attn-x-given" }, `${sign} =`, matrix(value))));
   const column = (v) => v.map((value) => [value]), table = (caption, rows) => wide(caption, h("table", { class: "attn-x-table" }, h("caption", {}, caption), header("score", ...labels.slice(1).map(([name]) => name)), rows));

@@ -95,7 +95,7 @@ def default_state() -> dict[str, Any]:
         "kernel": False,
         "query": [2.0, 1.0],
         # keys 1 and 2 point the same way
-        "key": [[0.6, 0.9], [1.6, 2.4], [-1.5, 1.5], [1.5, -2.0]],
+        "key": [[0.6, 0.9], [1.8, 2.7], [-1.5, 1.5], [1.5, -2.0]],
         "sharpness": 1.0,
         "joined": False,
         "parameters": PARAMETERS,

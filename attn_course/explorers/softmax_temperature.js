@@ -154,7 +154,7 @@ function render({ model, el }) {
     controls: [
       temperature.node,
       h("div", { class: "attn-x-top" },
-        choice({ label: "Sentence", options: examples.map(({ words }, i) => [i, words.join(" ")]), value: 0, oninput: (i) => pick((index = Number(i))) }),
+        choice({ label: "Sentence", options: examples.map(({ words }, i) => [i, words.slice(-4).join(" ")]), value: 0, oninput: (i) => pick((index = Number(i))) }),
         button("Reset", () => pick(index))),
       voice.node],
     more: [fold("More", h("div", { class: "attn-x-stage" },

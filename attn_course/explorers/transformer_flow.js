@@ -152,7 +152,7 @@ function render({ model, el }) {
       h("p", { class: "attn-x-big", style: "margin-top: 0" }, big, under),
       which, h("div", { class: "attn-x-top" }, flip, button("All heads on", () => { off = []; go(); }), play),
       problem,
-      choice({ label: "Line", value: 0, options: lines.map(([one], i) => [i, one.replace("\n", " ↵ ")]), oninput: (i) => read(...lines[i]) }),
+      choice({ label: "Line", value: 0, options: lines.map(([one], i) => [i, `…${one.replace("\n", "↵").slice(-18)}`]), oninput: (i) => read(...lines[i]) }),
       voice.node],
     more: [fold("More",
       h("div", { class: "attn-x-choice" }, h("label", { for: id }, `Your own line, at most ${model.get("most")} characters`), own), left,

@@ -30,23 +30,9 @@ function render({ model, el }) {
     row.name.append(row.sign, row.share);
     return row;
   });
-  // every head, by its weights on the last characters; the chosen one colours the text
-  const cells = now.attention.map((_, i) => {
-    const bars = s("path", { class: "attn-x-share" });
-    const node = s("g", { role: "radio", class: "attn-x-head-cell", "aria-label": `layer ${Math.floor(i / HEADS) + 1}, head ${(i % HEADS) + 1}`, transform: `translate(${38 * (i % HEADS)} ${18 + 27 * Math.floor(i / HEADS)})`, onclick: () => choose(i) },
-      s("rect", { x: 1, y: 1, width: 36, height: 24, rx: 3, class: "attn-x-pill" }), bars);
-    return { node, bars };
-  });
-  const heads = s("svg", { viewBox: `0 0 229 ${20 + (27 * cells.length) / HEADS}`, role: "radiogroup", "aria-label": "Head whose attention colours the text", onkeydown: (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -HEADS, ArrowDown: HEADS }[event.key];
-    if (!step || !cells[head + step]) return;
-    event.preventDefault();
-    choose(head + step);
-    cells[head].node.focus();
-  } }, ...cells.map(({ node }) => node));
-  const named = s("text", { x: 0, y: 12 });
-  heads.prepend(named);
-  const choose = (i) => { head = i; draw(); };
+  const place = (i) => `layer ${Math.floor(i / HEADS) + 1}, head ${(i % HEADS) + 1}`;
+  const heads = knob({ label: "Head", min: 0, max: now.attention.length - 1, step: 1, value: head, text: place, oninput: (i) => { head = i; draw(); } });
+  const reading = h("p", { class: "attn-x-note" });
   const title = h("p", { class: "attn-x-note" }), note = h("p", { class: "attn-x-note" }), problem = h("p", { class: "attn-x-note", role: "status" }), left = h("p", { class: "attn-x-note", role: "status" });
 
   function draw() {
@@ -62,13 +48,8 @@ function render({ model, el }) {
     const { chances } = compute({ logits: now.logits, temperature: model.get("temperature"), top_p: model.get("top_p") });
     const order = chances.map((_, i) => i).sort((a, b) => chances[b] - chances[a] || a - b);
     title.textContent = at === text.length - 1 ? "What comes next? Take one:" : `What comes after “${visible(text[at])}”? Take one, it goes to the end:`;
-    const tail = 17, past = Math.max(0, now.attention[0].length - tail);
-    cells.forEach(({ node, bars }, i) => {
-      const last = [...now.attention[i]].slice(past), top = Math.max(...now.attention[i]);
-      bars.setAttribute("d", last.map((one, k) => (one > 0.02 * top ? `M${2 + 2 * k} 24v${(-22 * one / top).toFixed(1)}h2v${(22 * one / top).toFixed(1)}z` : "")).join(""));
-      put(node, { "aria-checked": String(i === head), tabindex: i === head ? 0 : -1 }, []);
-    });
-    named.textContent = `Colours: layer ${Math.floor(head / HEADS) + 1}, head ${(head % HEADS) + 1}`;
+    const best = weights.indexOf(Math.max(...weights));
+    reading.replaceChildren("To predict what follows ", h("span", { class: "attn-x-asks" }, visible(text[at])), ", this head attends to the ", h("span", { class: "attn-x-lit" }, "blue"), ` characters, most at “${visible(text[start + best])}”.`);
     rows.forEach((row, i) => {
       row.character = alphabet[order[i]];
       row.sign.textContent = visible(row.character);
@@ -153,12 +134,12 @@ function render({ model, el }) {
   } }, text);
   frame(el, {
     question: "What comes next, and which characters decide it?",
-    picture: [page, title, h("div", { class: "attn-x-strip" }, ...rows.map(({ name }) => name))],
+    picture: [reading, page, title, h("div", { class: "attn-x-strip" }, ...rows.map(({ name }) => name))],
     controls: [
       h("div", { class: "attn-x-top" }, play, button("One character", () => { stop(); one(); })),
       problem,
       knob({ label: "Temperature", min: 0.1, max: 2, step: 0.1, value: model.get("temperature"), oninput: (value) => { model.set("temperature", value); draw(); } }).node,
-      heads, voice.node],
+      heads.node, voice.node],
     more: [
       fold("More",
         knob({ label: "Top-p: draw from the likeliest that sum to", min: 0.1, max: 1, step: 0.05, value: model.get("top_p"), oninput: (value) => { model.set("top_p", value); draw(); } }).node,
