@@ -5,7 +5,10 @@ Reveal.initialize({
 });
 function fit(slide) {
   if (!slide || slide.querySelector("section")) return;
-  for (let size = 100; slide.scrollHeight > slide.clientHeight && size >= 50; size -= 5) {
+  const boxes = [...slide.querySelectorAll("pre, table, .katex-display")];
+  const full = () => slide.scrollHeight > slide.clientHeight
+    || boxes.some((one) => one.scrollWidth > one.clientWidth || one.offsetWidth > slide.clientWidth - 144);
+  for (let size = 100; size >= 50 && full(); size -= 5) {
     slide.style.fontSize = `${size}%`;
   }
 }

@@ -21,10 +21,11 @@ SKIPPED = re.compile(
 )
 SHOWS = ("attn-captioned", "attn-explorer", "attn-predict", "attn-misconception", "math", "table")
 NOTES = 2  # sentences before what is shown, and as many after it
+LEAD_IN = ("formula", "table", "code")  # they show the sentence before them too
 CODE_LINES, TABLE_ROWS = range(5, 26), range(2, 11)
 PAGE = """<!doctype html>
 <html lang="en" data-theme="light"><head><meta charset="utf-8"><title>{title}: slides</title>
-<meta name="viewport" content="width=device-width">
+<link rel="icon" href="../_static/favicon.svg"><meta name="viewport" content="width=device-width">
 {styles}
 </head><body class="attn-slides"><div class="reveal"><div class="slides">
 {slides}
@@ -114,18 +115,17 @@ def shown(node: Node, link: str, title: str) -> list[Slide]:
         if not node.get("id"):
             return []
         number = "".join(one.text or "" for one in all_of(node, "eqno"))
-        body = f'<div class="formula">{inner(node)}<span>{number}</span></div>'
-        return [Slide(title, body, link, "formula")]
+        return [Slide(title, f"<div class=formula>{inner(node)}<span>{number}</span></div>", link, "formula")]
     if has(node, "attn-captioned"):
         link = f"{link.partition('#')[0]}#{node.get('id')}"
-        return [Slide(title, f"<figure>{inner(node)}</figure>", link, "figure")]
+        width, height = map(float, node.find(".//svg").get("viewbox").split()[2:])
+        kind = "figure tall" if height > 0.7 * width else "figure"
+        return [Slide(title, f"<figure>{inner(node)}</figure>", link, kind)]
     if has(node, "attn-explorer"):
         link = f"{link.partition('#')[0]}#{node.get('id')}"
         caption = inner(node.find("figcaption"))
-        still = "".join(inner(one) for one in all_of(node, "attn-explorer-host"))
-        still = re.sub(r'<p class="attn-explorer-wait">.*?</p>', "", still, flags=re.S)
         button = f'<p><a class="open" href="{link}">Open the explorer</a></p>'
-        return [Slide("Explore", f"<figure>{still}</figure><p>{caption}</p>{button}", link, "explorer")]
+        return [Slide(f"Explore: {title}", f"<p>{caption}</p>{button}", link, "text")]
     if has(node, "attn-misconception"):
         _, *rest = node
         title = inner(all_of(node, "attn-title")[0].find("strong"))
@@ -153,11 +153,13 @@ def section_slides(section: Node, page: str, code: Node | None) -> Iterator[Slid
             before += lines
         elif new := shown(node, link, title):
             new[0].notes = before[:NOTES]
-            before = []
+            if new[0].kind in LEAD_IN and own:
+                new[0].body = f"<p>{own[-1]}</p>{new[0].body}"
+            before, own = [], []
             made += new
-    if not made and own and section.tag == "section" and heading(section) and page:
-        body = "".join(f"<p>{one}</p>" for one in own[:NOTES])
-        made = [Slide(title, body, link, "text", [text(one) for one in own[NOTES : 2 * NOTES]])]
+    if not made and own:
+        body = "".join(f"<p>{one}</p>" for one in own[: 2 * NOTES])
+        made = [Slide(title, body, link, "text", [text(one) for one in own[2 * NOTES : 4 * NOTES]])]
     yield from made
     for inside in section.iterchildren("section"):
         if not has(inside, "attn-goals"):
@@ -172,12 +174,13 @@ def page_slides(page: str, book: Book) -> list[Slide]:
     intro = [one for one in top if one.tag in ("p", "blockquote")]
     intro = [one for one in intro if not one.get("class")]
     first = [s for one in intro if one.tag == "p" for s in sentences(one)]
-    asks = next((s for s in first if words_of(s).endswith("?")), first[0])
+    asks = next((s for s in first if text(s).endswith("?")), first[0])
     quote = "".join(f"<blockquote>{inner(one)}</blockquote>" for one in intro if one.tag != "p")
     link = f"../{page}.html"
     opening = Slide("", f"<h1>{heading(top)}</h1>{quote}<p>{asks}</p>", link, "title")
     opening.notes = [text(one) for one in first if one != asks][: 2 * NOTES]
-    rest = list(section_slides(top, page, code_cell(top)))
+    code = code_cell(top) if main_page(page) == page else None
+    rest = list(section_slides(top, page, code))
     if rest and rest[0].kind == "text":
         rest = rest[1:]  # the opening has these sentences
     deck = [opening, *rest]
@@ -185,10 +188,6 @@ def page_slides(page: str, book: Book) -> list[Slide]:
         body = "".join(f"<ul>{inner(one)}</ul>" for one in goals.findall("ul"))
         deck.append(Slide("What you can do now", body, link, "goals"))
     return deck
-
-
-def words_of(sentence: str) -> str:
-    return text(sentence).rstrip("*_ ")
 
 
 def write_slides(book: Book) -> dict[str, int]:
