@@ -6,11 +6,11 @@ Reveal.initialize({
 function fit(slide) {
   if (!slide || slide.querySelector("section")) return;
   const boxes = [...slide.querySelectorAll("pre, table, .katex-display")];
-  const full = () => slide.scrollHeight > slide.clientHeight
+  const full = () => slide.scrollHeight > slide.clientHeight || slide.scrollWidth > slide.clientWidth
     || boxes.some((one) => one.scrollWidth > one.clientWidth || one.offsetWidth > slide.clientWidth - 144);
-  for (let size = 100; size >= 50 && full(); size -= 5) {
-    slide.style.fontSize = `${size}%`;
-  }
+  const part = slide.querySelector("div.formula, .highlight, table");
+  const from = part ? parseFloat(getComputedStyle(part).fontSize) : 30;
+  for (let size = from; size >= from / 2 && full(); size -= 1) (part ?? slide).style.fontSize = `${size}px`;
 }
 Reveal.on("ready", (event) => document.fonts.ready.then(() => fit(event.currentSlide)));
 Reveal.on("slidechanged", (event) => fit(event.currentSlide));

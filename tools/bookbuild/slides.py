@@ -19,10 +19,10 @@ from .common import ROOT, Book, main_page, slug
 SKIPPED = re.compile(
     r"(Quiz|Exercises|References|The package’s versions?|.*\bsettle[sd]?\b.*|.*, checked)$"
 )
-SHOWS = ("attn-captioned", "attn-explorer", "attn-predict", "attn-misconception", "math", "table")
+SHOWS = ("attn-captioned", "attn-explorer", "attn-predict", "attn-misconception", "math")
 NOTES = 2  # sentences before what is shown, and as many after it
 LEAD_IN = ("formula", "table", "code")  # they show the sentence before them too
-CODE_LINES, TABLE_ROWS = range(5, 26), range(2, 11)
+CODE_LINES, TABLE_ROWS, TABLE_TEXT = range(5, 26), range(2, 11), 900  # of what can be read there
 PAGE = """<!doctype html>
 <html lang="en" data-theme="light"><head><meta charset="utf-8"><title>{title}: slides</title>
 <link rel="icon" href="../_static/favicon.svg"><meta name="viewport" content="width=device-width">
@@ -92,7 +92,8 @@ def stream(section: Node, code: Node | None) -> Iterator[Node]:
         elif one.tag in ("div", "figure"):
             yield from stream(one, code)
         elif one.tag == "table" and len(one.findall(".//tr")) in TABLE_ROWS:
-            yield one
+            if len(one.text_content()) < TABLE_TEXT:
+                yield one
 
 
 def shown(node: Node, link: str, title: str) -> list[Slide]:
@@ -125,7 +126,7 @@ def shown(node: Node, link: str, title: str) -> list[Slide]:
         link = f"{link.partition('#')[0]}#{node.get('id')}"
         caption = inner(node.find("figcaption"))
         button = f'<p><a class="open" href="{link}">Open the explorer</a></p>'
-        return [Slide(f"Explore: {title}", f"<p>{caption}</p>{button}", link, "text")]
+        return [Slide(f"Explore: {title}", f"<p>{caption}</p>{button}", link, "text explore")]
     if has(node, "attn-misconception"):
         _, *rest = node
         title = inner(all_of(node, "attn-title")[0].find("strong"))
@@ -157,6 +158,7 @@ def section_slides(section: Node, page: str, code: Node | None) -> Iterator[Slid
                 new[0].body = f"<p>{own[-1]}</p>{new[0].body}"
             before, own = [], []
             made += new
+    own = [one for one in own if not one.endswith(":")]  # what it announces is not here
     if not made and own:
         body = "".join(f"<p>{one}</p>" for one in own[: 2 * NOTES])
         made = [Slide(title, body, link, "text", [text(one) for one in own[2 * NOTES : 4 * NOTES]])]
