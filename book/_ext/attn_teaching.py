@@ -1,4 +1,4 @@
-"""For instructors: ``{syllabus}`` tables and ``{lesson}`` plans, numbers counted from the sources.
+"""For instructors: ``{syllabus}`` tables and ``{lesson}`` plans, with numbers from the sources.
 
 A line of a syllabus is ``07 08 | what for``; a lesson is YAML::
 
@@ -62,6 +62,24 @@ class Chapter:
             if re.search(rf"^```\{{{kind}\}} {re.escape(name)}$", text, re.MULTILINE):
                 return f"{page}.html#{kind}-{name}"
         raise BlockError(f"{self.slug} has no {kind} {name!r}")
+
+    def steps(self, plan: list[dict[str, str]]) -> list[tuple[int, str, str, str]]:
+        """Minutes, kind, name and text of each step of a lesson, checked against the chapter."""
+        made = []
+        for step in plan:
+            ((key, text),) = step.items()
+            found = STEP.fullmatch(key)
+            if not found:
+                raise BlockError(f"not a step of a plan: {key!r}")
+            kind, name = found[2], found[3] or ""
+            if kind in ("predict", "explorer"):
+                self.place(kind, name)
+            if kind == "exercise" and name not in [item.name for item in self.core]:
+                raise BlockError(f"{name!r} is not in the core of {self.slug}")
+            made.append((int(found[1]), kind, name, text))
+        if (total := sum(minutes for minutes, *_ in made)) != LESSON:
+            raise BlockError(f"the plan takes {total} minutes: expected {LESSON}")
+        return made
 
     def builds_on(self) -> list[str]:
         """Numbers of earlier chapters that the pages name often, or that its quiz revisits."""
@@ -186,27 +204,16 @@ class LessonDirective(Teaching):
         """A table of steps from minute 0 to 90."""
         rows: list[list[Any]] = []
         clock = 0
-        for step in steps:
-            ((key, text),) = step.items()
-            found = STEP.fullmatch(key)
-            if not found:
-                raise BlockError(f"not a step of a plan: {key!r}")
-            minutes, kind, name = int(found[1]), found[2], found[3]
-            rows.append([f"{clock}–{clock + minutes}", self.what(one, kind, name), self.markdown(text)])
+        for minutes, kind, name, text in one.steps(steps):
+            what: nodes.Node = nodes.Text(kind.capitalize())
+            if kind == "exercise":
+                what = element("span", "Exercise: ", element("code", name))
+            elif name:
+                label = {"predict": "Prediction", "explorer": "Explorer"}[kind]
+                what = self.link(one.place(kind, name), label)
+            rows.append([f"{clock}–{clock + minutes}", what, self.markdown(text)])
             clock += minutes
-        if clock != LESSON:
-            raise BlockError(f"the plan takes {clock} minutes: expected {LESSON}")
         return table(("Minutes", "What", "How"), rows)
-
-    def what(self, one: Chapter, kind: str, name: str | None) -> nodes.Node:
-        if kind in ("board", "close"):
-            return nodes.Text({"board": "Board", "close": "Close"}[kind])
-        if kind == "exercise":
-            if name not in [item.name for item in one.core]:
-                raise BlockError(f"{name!r} is not in the core of {one.slug}")
-            return element("span", "Exercise: ", element("code", name))
-        label = {"predict": "Prediction", "explorer": "Explorer"}[kind]
-        return self.link(one.place(kind, name or ""), label)
 
     def functions(self, one: Chapter) -> list[nodes.Node]:
         """Minutes, points and catalogued mistakes of each function."""
@@ -229,8 +236,25 @@ class LessonDirective(Teaching):
         return [element("p", element("strong", "The set"), f" {sizes}"), table(heads, rows), fold]
 
 
+class LessonFilesDirective(Teaching):
+    """Plan, slides and question bank of every chapter."""
+
+    has_content, required_arguments = False, 0
+
+    def build(self, argument: str, lines: list[str]) -> list[nodes.Node]:
+        rows: list[list[Any]] = []
+        for slug in NAMES:
+            one, number = self.chapter(slug), slug[:2]
+            slides = self.link(f"slides/{number}.html", "slides")
+            bank = self.link(f"questions/{number}.xml", "questions")
+            rows.append([self.link(f"{one.page}.html", one.title), slides, bank])
+        rows.append(["All", "", self.link("questions/all.xml", "questions")])
+        return [table(("Chapter", "Slides", "Question bank"), rows)]
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register both directives."""
+    """Register the directives."""
+    app.add_directive("lesson-files", LessonFilesDirective)
     app.add_directive("syllabus", SyllabusDirective)
     app.add_directive("lesson", LessonDirective)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
