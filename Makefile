@@ -22,7 +22,7 @@ export PYTHONUNBUFFERED ?= 1
 unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help book html html-strict page serve sweep records test nightly lint types unit sets grading notebooks exercises exercises-check site browser system setup lock wheel clean translation language-model
+.PHONY: help book html html-strict page slides serve sweep records test nightly lint types unit sets grading notebooks exercises exercises-check site browser system setup lock wheel clean translation language-model
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -42,6 +42,9 @@ html-strict: setup ## the same, and fail where a check of a page does not hold
 page: setup ## build and show one chapter alone, in seconds: "make page PAGES=07"
 	@$(BIN)/python tools/book.py html --part $(or $(PAGES),$(error say which: make page PAGES=07))
 	@$(BIN)/python tools/book.py serve --part $(PAGES) --port $(PORT)
+
+slides: setup ## make slides and question banks anew from the built site ('make html' makes them too)
+	@$(BIN)/python tools/book.py slides
 
 serve: setup ## serve the built site
 	@$(BIN)/python tools/book.py serve --port $(PORT)

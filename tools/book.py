@@ -3,7 +3,7 @@
 ``html`` runs the pages whose code, package or versions changed, renders the site into
 ``book/_build/html`` and checks what came out. A check of a page that does not hold on this machine
 is shown on the page and counted; with ``--strict`` it fails the build. ``serve`` shows the site on
-127.0.0.1. ``sweep`` runs pages again with other seeds and instruction sets and records the checks.
+127.0.0.1. ``slides`` makes slides and question banks anew. ``sweep`` runs pages again with other seeds and instruction sets and records the checks.
 """
 
 import argparse
@@ -46,6 +46,7 @@ def html(book: Book, *, strict: bool) -> None:
             fail(f"{held}; each line 'check:' above names one that did not")
         render(book, cache=fill_cache(book, executed))
         publish(book, executed.pages)
+        kit(book)
         sites = check_site(book)
         problems, shown = check_shown(book, executed.pages)
         for problem in problems:
@@ -61,6 +62,16 @@ def html(book: Book, *, strict: bool) -> None:
         f"{shown['explorer']} explorers, {shown['table']} tables, {shown['listing']} listings; "
         f"{held}{marked}"
     )
+
+
+def kit(book: Book) -> None:
+    """Slides and question banks, from the pages as the site shows them."""
+    from bookbuild.questions import write_questions
+    from bookbuild.slides import write_slides
+
+    decks = write_slides(book)
+    asked = write_questions(book)
+    say(f"{len(decks)} decks of slides, {sum(decks.values())} slides; {asked} questions for Moodle")
 
 
 def words(book: Book) -> None:
@@ -94,12 +105,13 @@ def main(arguments: list[str] | None = None) -> int:
         ("serve", "serve the built site"),
         ("sweep", "run pages under other seeds and instruction sets"),
         ("words", "length and minutes of every page"),
+        ("slides", "make slides and question banks anew from the built site"),
         ("binder", "add Binder's environment to the built site, for publishing"),
     ):
         command = commands.add_parser(name, help=help_text)
         command.add_argument("--book", type=Path, help="another book folder (for tests)")
         command.add_argument("--package", type=Path, help="another package folder (for tests)")
-        if name in ("html", "serve"):
+        if name in ("html", "serve", "slides"):
             command.add_argument("--part", default="", help="pages whose slug begins so, alone")
         if name == "serve":
             command.add_argument("--port", type=int, default=int(os.environ.get("PORT", "8000")))
@@ -116,6 +128,8 @@ def main(arguments: list[str] | None = None) -> int:
             html(book, strict=chosen.strict)
         elif chosen.command == "words":
             words(book)
+        elif chosen.command == "slides":
+            kit(book)
         elif chosen.command == "sweep":
             from bookbuild.sweep import sweep
 

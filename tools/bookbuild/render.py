@@ -11,6 +11,7 @@ from .common import ROOT, Book, fail, say
 #: What shapes pages but is no page: a change here renders every page anew.
 MACHINE = ("_config.yml", "_toc.yml", "_ext", "_static", "_templates", "vendor/inventory.yml")
 #: The same outside the book: tables of exercises and explorers come from here.
+IGNORED = shutil.ignore_patterns("inventory.yml")
 AROUND = ("tools/bookbuild", "solutions", "attn_course/explorers")
 
 
@@ -30,7 +31,7 @@ def gather_extra(book: Book) -> Path:
     extra = book.build / "extra"
     shutil.rmtree(extra, ignore_errors=True)
     extra.mkdir(parents=True)
-    shutil.copytree(book.source / "vendor" / "katex", extra / "vendor" / "katex")
+    shutil.copytree(book.source / "vendor", extra / "vendor", ignore=IGNORED)
     (extra / ".nojekyll").touch()  # GitHub Pages would drop folders that start with "_"
     return extra
 
