@@ -4,6 +4,7 @@ No controls and no scripts; code that is folded on screen is left out; explorers
 questions stay where they are, and what the site hides until a guess stands behind the page.
 """
 
+from copy import deepcopy
 from collections.abc import Callable
 from posixpath import dirname, join, normpath
 from typing import Any
@@ -51,6 +52,15 @@ def element(tag: str, text: str = "", **attributes: str) -> Any:
     made = html.Element(tag, {name.rstrip("_"): value for name, value in attributes.items()})
     made.text = text
     return made
+
+
+def heading(section: Any) -> str:
+    """The words of a section's first heading, formulas as their source."""
+    title = deepcopy(next(section.iter("h1", "h2", "h3")))
+    for formula in having(title, "katex"):
+        formula.text = formula.xpath("string(.//annotation)")
+        formula[:] = []
+    return " ".join(title.text_content().split())
 
 
 def article(book: Book, name: str, link: Callable[[str], str]) -> Any:
