@@ -36,7 +36,7 @@ addEventListener("beforeprint", () => {
   opened.forEach((box) => (box.open = true));
   const unit = parseFloat(getComputedStyle(root).fontSize);
   for (const box of document.querySelectorAll(".katex-display, .pst-scrollable-table-container, .attn-scroll"))
-    box.style.setProperty("--fit", Math.min(1, (TEXT * unit) / box.scrollWidth));
+    box.style.setProperty("--fit", box.scrollWidth > box.clientWidth + 1 ? Math.min(1, (TEXT * unit) / box.scrollWidth) : 1);
 });
 addEventListener("afterprint", () => {
   root.dataset.theme = theme;

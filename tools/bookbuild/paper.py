@@ -81,6 +81,8 @@ def article(book: Book, name: str, link: Callable[[str], str]) -> Any:
         for node in having(body, unwanted):
             node.drop_tree()
     move_answers(body)
+    if name in BACK:
+        body.set("class", f"{body.get('class')} attn-small")
     for node in list(body.iter(*TO_DIV, "summary")):
         if node.tag == "summary":
             node.tag = "p"
@@ -109,7 +111,7 @@ def move_answers(body: Any) -> None:
         name = block.get("data-id")
         entry = element("section", id=f"answer-{name}", class_="attn-answer")
         title = element("h3")
-        title.append(element("a", f"Question {number}", href=f"#{block.get('id')}"))
+        title.append(element("a", f"Answer {number}", href=f"#{block.get('id')}"))
         entry.append(title)
         for reason in having(block, "attn-why"):
             letter = reason.getparent().xpath("string(.//*[@class='attn-letter'])")
@@ -125,8 +127,9 @@ def move_answers(body: Any) -> None:
         for kicker in having(block, "attn-kicker")[:1]:
             kicker.text = f"{number}. {kicker.text}"
         see = element("p", class_="attn-see")
-        words = "The answer, and how the section goes on" if sealed is not None else "The answers"
-        see.append(element("a", f"{words}: behind this page, number {number}", href=f"#{entry.get('id')}"))
+        rest = " and the rest of this section" if sealed is not None else ""
+        words = f"Answer {number}{rest}: under “Answers”, at the end"
+        see.append(element("a", words, href=f"#{entry.get('id')}"))
         block.append(see)
         behind.append(entry)
     if blocks:

@@ -23,7 +23,7 @@ from pypdf.generic import (
 )
 
 from .common import Book, fail, say
-from .paper import article, depth, element, heading, pages, parts
+from .paper import article, depth, element, having, heading, pages, parts
 
 Places = dict[str, tuple[int, float | None]]  # address to sheet and height on it
 Sections = dict[str, list[tuple[str, str]]]
@@ -72,8 +72,8 @@ def cover(book: Book) -> Any:
     body = element("article", class_="bd-article attn-cover")
     body.append(element("h1", str(book.config["title"])))
     body.append(element("p", str(book.config["author"])))
-    today = datetime.date.today()
-    place = element("p", f"{today:%d %B %Y}. The pages with their explorers, notebooks and exercises: ")
+    body.extend(having(article(book, "intro", str), "attn-x")[:1])
+    place = element("p", f"{datetime.date.today():%d %B %Y}. With explorers, notebooks and exercises: ")
     place.append(element("a", book.site, href=book.site))
     body.append(place)
     return body
@@ -107,6 +107,9 @@ class Press:
         file = self.book.html / path
         if path in self.made:
             route.fulfill(body=self.made[path], content_type="text/html")
+        elif path.endswith("attn.css"):  # on screen a face that comes late is not used
+            style = file.read_text(encoding="utf-8").replace("font-display: optional", "")
+            route.fulfill(body=style, content_type="text/css")
         elif route.request.url.startswith(PLACE) and file.is_file():
             route.fulfill(body=file.read_bytes(), content_type=mimetypes.guess_type(path)[0])
         else:
