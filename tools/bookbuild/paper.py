@@ -19,7 +19,7 @@ DROPPED = (
     "headerlink attn-controls attn-progress attn-count attn-explorer-wait attn-links above-input "
     "toctree-wrapper attn-filter attn-found copybtn attn-said"
 ).split()
-TO_DIV = {"form": "div", "fieldset": "div", "legend": "p", "label": "span", "details": "div"}
+TO_DIV = {"form": "div", "fieldset": "div", "legend": "div", "label": "span", "details": "div"}
 
 
 def pages(book: Book) -> list[str]:
@@ -80,12 +80,14 @@ def article(book: Book, name: str, link: Callable[[str], str]) -> Any:
     for unwanted in DROPPED:
         for node in having(body, unwanted):
             node.drop_tree()
+    for sweep in body.xpath(".//section[@id='the-sweep']"):  # tables of the build: on the site
+        sweep.drop_tree()
     move_answers(body)
     if name in BACK:
         body.set("class", f"{body.get('class')} attn-small")
     for node in list(body.iter(*TO_DIV, "summary")):
         if node.tag == "summary":
-            node.tag = "p"
+            node.tag = "div"
             node.set("class", "attn-summary")
             continue
         if node.tag == "legend":
