@@ -54,12 +54,17 @@ def xhtml(name: str, body: Any, values: dict[str, str]) -> tuple[bytes, str]:
         math = formula.find(".//math")
         math.set("alttext", " ".join(math.xpath("string(.//annotation)").split()))
         math.tail = formula.tail
+        for node in [*math.iter("mi", "mo", "mtext")]:
+            if node.text == "\u2061" and node.getparent().tag.startswith("msu"):
+                node.drop_tree()  # KaTeX applies a function inside of its index
+            elif len(node):  # and writes the letters of an operator as names
+                node.text, node[:] = node.text_content(), []
         formula.getparent().replace(formula, math)
     for node in body.iter(etree.Element):
         node.tag = CASES.get(node.tag, node.tag)
         for key, value in list(node.attrib.items()):
             del node.attrib[key]
-            if key != "xmlns" and not key.startswith("xmlns:") and not key.startswith("aria-live"):
+            if not key.startswith(("xmlns", "role")) or value == "img":
                 node.set(CASES.get(key, key), plain(value, values))
         if node.tag in SPACES:
             node.set("xmlns", SPACES[node.tag])

@@ -95,10 +95,12 @@ def article(book: Book, name: str, link: Callable[[str], str]) -> Any:
         for gone in ("for", "open"):
             node.attrib.pop(gone, None)
         node.tag = TO_DIV[node.tag]
-    here = dirname(f"{name}.html")
+    here, places = dirname(f"{name}.html"), {*body.xpath(".//@id")}
     for node in body.iter("a"):
         address = node.get("href", "")
-        if address and not address.startswith(("http", "mailto:", "#")):
+        if address.startswith("#") and address[1:] not in places:
+            node.set("href", f"{book.site}{name}.html{address}")
+        elif address and not address.startswith(("http", "mailto:", "#")):
             node.set("href", link(normpath(join(here, address))))
     return body
 
