@@ -106,6 +106,9 @@ def main(arguments: list[str] | None = None) -> int:
         ("sweep", "run pages under other seeds and instruction sets"),
         ("words", "length and minutes of every page"),
         ("slides", "make slides and question banks anew from the built site"),
+        ("pdf", "print the built site into one PDF"),
+        ("epub", "make an e-book of the built site"),
+        ("zip", "pack the built site so that it opens by double click"),
         ("binder", "add Binder's environment to the built site, for publishing"),
     ):
         command = commands.add_parser(name, help=help_text)
@@ -141,6 +144,18 @@ def main(arguments: list[str] | None = None) -> int:
                 workers=chosen.workers,
                 stale=chosen.stale,
             )
+        elif chosen.command == "pdf":
+            from bookbuild.pdf import make_pdf
+
+            make_pdf(book)
+        elif chosen.command == "epub":
+            from bookbuild.epub import make_epub
+
+            make_epub(book)
+        elif chosen.command == "zip":
+            from bookbuild.archive import make_zip
+
+            make_zip(book)
         elif chosen.command == "binder":
             from bookbuild.binder import write_environment
 

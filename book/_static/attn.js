@@ -24,10 +24,21 @@ addEventListener("load", () =>
   document.querySelectorAll(SCROLLING).forEach((box) => near.unobserve(box) ?? near.observe(box)),
 );
 
-// On paper everything is open: what was closed is closed again afterwards.
-let opened = [];
+// On paper boxes of text are open, code stays folded, colours are light, and what scrolls sideways
+// is made smaller until it fits (attn.css). Afterwards all is as before.
+const TEXT = 600 / 12; // the width of printed text in sizes of the root's print
+const root = document.documentElement;
+let opened = [], theme;
 addEventListener("beforeprint", () => {
-  opened = [...document.querySelectorAll(".bd-article details:not([open])")];
+  theme = root.dataset.theme;
+  root.dataset.theme = "light";
+  opened = [...document.querySelectorAll(".bd-article details:not([open], .above-input)")];
   opened.forEach((box) => (box.open = true));
+  const unit = parseFloat(getComputedStyle(root).fontSize);
+  for (const box of document.querySelectorAll(".katex-display, .pst-scrollable-table-container, .attn-scroll"))
+    box.style.setProperty("--fit", box.scrollWidth > box.clientWidth + 1 ? Math.min(1, (TEXT * unit) / box.scrollWidth) : 1);
 });
-addEventListener("afterprint", () => opened.splice(0).forEach((box) => (box.open = false)));
+addEventListener("afterprint", () => {
+  root.dataset.theme = theme;
+  opened.splice(0).forEach((box) => (box.open = false));
+});

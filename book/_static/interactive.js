@@ -420,7 +420,7 @@
       console.error(error);
     }
     if (location.protocol === "file:") {
-      document.querySelectorAll(".attn-explorer-wait").forEach((p) => {
+      document.querySelectorAll(".attn-explorer:not([data-module^='data:']) .attn-explorer-wait").forEach((p) => {
         p.textContent =
           "Browsers do not load this picture from a file. Serve the folder, for example with: python -m http.server";
       });

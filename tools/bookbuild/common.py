@@ -102,6 +102,11 @@ class Book:
         return self.build / "reports"
 
     @property
+    def downloads(self) -> Path:
+        """The book as one file: PDF, EPUB, and the site in a zip."""
+        return self.build / "downloads"
+
+    @property
     def notebooks(self) -> Path:
         """Where the notebooks for download, Binder and Colab are published."""
         return self.html / "_notebooks"

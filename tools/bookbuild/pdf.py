@@ -1,0 +1,231 @@
+"""One PDF of the book: printed by Chromium page by page, then joined with links and bookmarks."""
+
+import datetime
+import mimetypes
+import os
+import re
+import time
+from html import escape
+from io import BytesIO
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from lxml import html
+from pypdf import PdfReader, PdfWriter
+from pypdf.generic import (
+    ArrayObject,
+    DecodedStreamObject,
+    DictionaryObject,
+    Fit,
+    FloatObject,
+    NameObject,
+    NullObject,
+)
+
+from .common import Book, fail, say
+from .paper import article, depth, element, having, heading, pages, parts
+
+Places = dict[str, tuple[int, float | None]]  # address to sheet and height on it
+Sections = dict[str, list[tuple[str, str]]]
+
+LIMIT = 25  # sheets that one page of the site may fill
+PLACE = "http://book.invalid/"  # where the pages seem to be: requests are answered from the folder
+PAPER = {"format": "A4", "margin": dict(top="17mm", bottom="20mm", left="18mm", right="18mm")}
+WIDTH = 657  # CSS pixels of the text on it
+
+
+def launch(playwright: Any) -> Any:
+    """Chromium: ``$CHROMIUM``, the system's, or Playwright's own."""
+    from setup import find_chromium  # tools/setup.py
+
+    if (path := find_chromium()) is None:
+        fail(
+            "Chromium prints the PDF, and there is none: run 'make browser', or install it "
+            "(Debian: apt-get install chromium), or set CHROMIUM=/path/to/it"
+        )
+    return playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+
+
+def whole(book: Book, name: str, body: Any) -> str:
+    """The page around a text: the style of the site, and hidden links to every place in it.
+
+    Chromium gives a place a name in the PDF when a link of the same page leads to it.
+    """
+    up = "../" * name.count("/")
+    styles = html.parse(str(book.html / "intro.html")).xpath("//link[@rel='stylesheet']/@href")
+    links = [*styles, "_explorers/explorers.css"]
+    places = element("nav", hidden="")
+    for place in body.xpath(".//*[@id][not(ancestor-or-self::svg)]/@id"):
+        places.append(element("a", href=f"#{place}"))
+    body.append(places)
+    return (
+        '<!doctype html><html lang="en" data-theme="light" data-mode="light" class="attn-book">'
+        f'<head><meta charset="utf-8"><title>{escape(name)}</title>'
+        + "".join(f'<link rel="stylesheet" href="{up}{escape(one)}">' for one in links)
+        + f'<script src="{up}_static/attn.js"></script></head><body>'
+        + html.tostring(body, encoding="unicode")
+        + "</body></html>"
+    )
+
+
+def cover(book: Book) -> Any:
+    body = element("article", class_="bd-article attn-cover")
+    body.append(element("h1", str(book.config["title"])))
+    body.append(element("p", str(book.config["author"])))
+    body.extend(having(article(book, "intro", str), "attn-x")[:1])
+    place = element("p", f"{datetime.date.today():%d %B %Y}. With explorers, notebooks and exercises: ")
+    place.append(element("a", book.site, href=book.site))
+    body.append(place)
+    return body
+
+
+def contents(book: Book, titles: dict[str, str], starts: dict[str, int]) -> Any:
+    body = element("article", class_="bd-article attn-contents")
+    body.append(element("h1", "Contents"))
+    captions = parts(book)
+    for name in [*titles][2:]:
+        if caption := captions.get(name):
+            body.append(element("h2", caption))
+        line = element("p", class_=f"attn-depth-{depth(name)}")
+        line.append(element("a", titles[name], href=f"{PLACE}{name}.html"))
+        line.append(element("span", str(starts.get(name, ""))))
+        body.append(line)
+    return body
+
+
+class Press:
+    """A tab of Chromium that prints pages whose files come from the folder of the site."""
+
+    def __init__(self, book: Book, chromium: Any) -> None:
+        self.book, self.made = book, dict[str, str]()
+        self.tab = chromium.new_page(viewport={"width": WIDTH, "height": 900})
+        self.tab.route("**/*", self.answer)
+        self.tab.emulate_media(media="print", color_scheme="light")
+
+    def answer(self, route: Any) -> None:
+        path = unquote(urlsplit(route.request.url).path).lstrip("/")
+        file = self.book.html / path
+        if path in self.made:
+            route.fulfill(body=self.made[path], content_type="text/html")
+        elif path.endswith("attn.css"):  # on screen a face that comes late is not used
+            style = file.read_text(encoding="utf-8").replace("font-display: optional", "")
+            route.fulfill(body=style, content_type="text/css")
+        elif route.request.url.startswith(PLACE) and file.is_file():
+            route.fulfill(body=file.read_bytes(), content_type=mimetypes.guess_type(path)[0])
+        else:
+            route.abort()
+
+    def put(self, name: str, body: Any) -> PdfReader:
+        """Print one page."""
+        self.made = {f"{name}.html": whole(self.book, name, body)}
+        self.tab.goto(f"{PLACE}{name}.html")
+        self.tab.evaluate("document.fonts.ready.then(() => {})")
+        return PdfReader(BytesIO(self.tab.pdf(print_background=True, **PAPER)))
+
+
+def join(printed: dict[str, PdfReader], titles: dict[str, str]) -> tuple[PdfWriter, Places]:
+    """All sheets in one file, numbered and linked, and where each place of the site is in it."""
+    writer, places = PdfWriter(), Places()
+    for name, reader in printed.items():
+        first = len(writer.pages)
+        places[f"{name}.html"] = (first, None)
+        for place, found in reader.named_destinations.items():
+            sheet = reader.get_destination_page_number(found)
+            places[f"{name}.html#{unquote(place[1:])}"] = (first + (sheet or 0), found.top)
+        for page in reader.pages:
+            writer.add_page(page)
+            if name != "cover":
+                foot(writer, titles[name])
+    for name, reader in printed.items():
+        first = places[f"{name}.html"][0]
+        for page in writer.pages[first : first + len(reader.pages)]:
+            for link in page.get("/Annots", []):
+                lead(writer, link.get_object(), name, places)
+    return writer, places
+
+
+def lead(writer: PdfWriter, link: Any, name: str, places: Places) -> None:
+    """Make a link into the book one to a sheet of the file."""
+    if "/Dest" in link:
+        target = f"{name}.html#{unquote(str(link['/Dest'])[1:])}"
+    else:
+        target = unquote(str(link["/A"].get("/URI", ""))).removeprefix(PLACE)
+    found = places.get(target) or places.get(target.partition("#")[0])
+    if found:
+        sheet, top = found
+        link.pop("/A", None)
+        view = [NameObject("/XYZ"), NullObject(), FloatObject(top or 842), NullObject()]
+        link[NameObject("/Dest")] = ArrayObject([writer.pages[sheet].indirect_reference, *view])
+
+
+def foot(writer: PdfWriter, words: str) -> None:
+    """Write the title of the page and the number of the sheet below the last one added."""
+    sheet, number = writer.pages[-1], str(len(writer.pages))
+    shown = ""
+    for x, text in ((51, words), (544 - 4.5 * len(number), number)):  # points from the left edge
+        safe = re.sub(r"([\\()])", r"\\\1", text)
+        shown += f"BT /AttnFoot 8 Tf 0.35 g 1 0 0 1 {x} 34 Tm ({safe}) Tj ET "
+    stream = DecodedStreamObject()
+    drawn = sheet.get_contents().get_data()
+    stream.set_data(b"q " + drawn + b" Q " + shown.encode("cp1252", "replace"))
+    sheet[NameObject("/Contents")] = writer._add_object(stream.flate_encode())
+    face = {"Type": "Font", "Subtype": "Type1", "BaseFont": "Helvetica", "Encoding": "WinAnsiEncoding"}
+    font = DictionaryObject({NameObject(f"/{a}"): NameObject(f"/{b}") for a, b in face.items()})
+    fonts = sheet["/Resources"].setdefault(NameObject("/Font"), DictionaryObject())
+    fonts.get_object()[NameObject("/AttnFoot")] = font
+
+
+def bookmark(
+    writer: PdfWriter, book: Book, titles: dict[str, str], sections: Sections, places: Places
+) -> None:
+    """Parts, chapters with their further pages, sections."""
+    captions, above, chapter = parts(book), None, None
+    for name, text in titles.items():
+        sheet, _ = places[f"{name}.html"]
+        if name in captions:
+            above = writer.add_outline_item(captions[name], sheet)
+        elif not name.startswith("chapters/"):
+            above = None
+        own = writer.add_outline_item(text, sheet, parent=chapter if depth(name) else above)
+        chapter = chapter if depth(name) else own
+        for words, place in sections.get(name, []):
+            if found := places.get(f"{name}.html#{place}"):
+                writer.add_outline_item(words, found[0], parent=own, fit=Fit.xyz(top=found[1]))
+
+
+def make_pdf(book: Book) -> None:
+    """Print the book into ``_build/downloads``; a page of the site fills at most ``LIMIT`` sheets."""
+    from playwright.sync_api import sync_playwright
+
+    start, names = time.monotonic(), pages(book)
+    titles, sections, printed = {"cover": "Cover", "contents": "Contents"}, Sections(), {}
+    with sync_playwright() as playwright:
+        press = Press(book, launch(playwright))
+        printed["cover"] = press.put("cover", cover(book))
+        printed["contents"] = None  # when the numbers are known
+        for name in names:
+            body = article(book, name, lambda address: PLACE + address)
+            titles[name] = heading(body)
+            sections[name] = [(heading(one), one.get("id")) for one in body.xpath(".//section[h2]")]
+            printed[name] = press.put(name, body)
+            say(f"{name}: {len(printed[name].pages)} sheets")
+        sheets = {name: len(printed[name].pages) for name in names}
+        front = 1 + len(press.put("contents", contents(book, titles, {})).pages)
+        starts = {name: 1 + front + sum(list(sheets.values())[:at]) for at, name in enumerate(names)}
+        printed["contents"] = press.put("contents", contents(book, titles, starts))
+    writer, places = join(printed, titles)
+    bookmark(writer, book, titles, sections, places)
+    writer.add_metadata({"/Title": book.config["title"], "/Author": book.config["author"]})
+    writer.page_mode = "/UseOutlines"
+    writer.compress_identical_objects()
+    file = book.downloads / "attention.pdf"
+    file.parent.mkdir(exist_ok=True)
+    writer.write(file)
+    long = [f"{name} ({count})" for name, count in sheets.items() if count > LIMIT]
+    if long:
+        fail(f"longer than {LIMIT} printed pages: {', '.join(long)}")
+    say(
+        f"{os.path.relpath(file)}: {len(writer.pages)} pages, {file.stat().st_size / 1e6:.1f} MB, "
+        f"{time.monotonic() - start:.0f} s; longest {max(sheets, key=lambda one: sheets[one])}: "
+        f"{max(sheets.values())}"
+    )
