@@ -23,7 +23,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 SLUGS = sorted(path.parent.name for path in ROOT.glob("solutions/*/misconceptions.py"))
 SHIPPED = ("misconceptions.py", "oracles.py")
-SCRIPTS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("experiments/**/*.py"))
+SCRIPTS = [*ROOT.glob("experiments/**/*.py"), *ROOT.glob("benchmarks/*.py")]
 RESULTS = sorted(path.name for path in ROOT.glob("experiments/results/*.json"))
 # distributions by the package that is imported of them
 OWNERS = {
@@ -88,7 +88,7 @@ def test_wheel_holds_the_whole_package(wheel_files):
     }
     shipped = {f"attn_course/probes/catalogue/{slug}/{name}" for slug in SLUGS for name in SHIPPED}
     shipped |= {f"attn_course/data/results/{name}" for name in RESULTS}
-    shipped |= {f"attn_course/scripts/{name}" for name in SCRIPTS}
+    shipped |= {f"attn_course/scripts/{path.relative_to(ROOT)}" for path in SCRIPTS}
     assert set(wheel_files) == package | shipped
     assert "attn_course/py.typed" in wheel_files
     scripts = [name for name in wheel_files if name.startswith("attn_course/explorers/")]
