@@ -1,10 +1,12 @@
-"""What the wheel needs beyond the package folder: misconceptions and recorded results.
+"""What the wheel needs beyond the package folder: misconceptions, recorded results, experiments.
 
 ``misconceptions.py`` and ``oracles.py`` of ``solutions/<slug>`` go to
 ``attn_course/probes/catalogue/<slug>/``, so that a learner who has only the wheel and a notebook
 can run its tests, and is told by name what went wrong. Solutions and variants stay out.
 ``experiments/results/*.json`` becomes ``attn_course/data/results/``, where
-``attn_course.data.load_results`` finds it. An editable install reads the files where they are.
+``attn_course.data.load_results`` finds it; scripts of experiments and benchmarks go to
+``attn_course/scripts/``, for notebooks that import one. An editable install reads the
+files where they are.
 """
 
 from pathlib import Path
@@ -27,3 +29,7 @@ class CatalogueHook(BuildHookInterface):  # type: ignore[type-arg]
                 build_data["force_include"][str(source)] = target
         for source in sorted(Path(self.root).glob("experiments/results/*.json")):
             build_data["force_include"][str(source)] = f"attn_course/data/results/{source.name}"
+        scripts = [*Path(self.root).glob("experiments/**/*.py"), *Path(self.root).glob("benchmarks/*.py")]
+        for source in sorted(scripts):
+            target = f"attn_course/scripts/{source.relative_to(self.root).as_posix()}"
+            build_data["force_include"][str(source)] = target

@@ -1,9 +1,11 @@
 """What is installed here, and what it needs."""
 
 from importlib.metadata import distribution
+from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from processes import python
 
 
 def closure(requirements: list[str]) -> list[str]:
@@ -26,3 +28,16 @@ def closure(requirements: list[str]) -> list[str]:
                 dependency.marker = None
                 waiting.append(dependency)
     return list(dict.fromkeys(name for name, *_ in seen))
+
+
+def site_of(wheel: Path, site: Path, requirements: list[str]) -> Path:
+    """A site folder: the wheel, installed by pip, and links to what these requirements bring in."""
+    install = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index")
+    python(*install, "--target", site, wheel)
+    for name in closure(requirements):
+        installed = distribution(name)
+        for top in {Path(file).parts[0] for file in installed.files or ()} - {"..", "__pycache__"}:
+            link = site / top
+            if not link.exists():
+                link.symlink_to(installed.locate_file(top))
+    return site

@@ -7,11 +7,11 @@ import tomllib
 import zipfile
 from email.parser import Parser
 from functools import cache
-from importlib.metadata import distribution, packages_distributions
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
-from distributions import closure
+from distributions import closure, site_of
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from processes import python
@@ -23,6 +23,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 SLUGS = sorted(path.parent.name for path in ROOT.glob("solutions/*/misconceptions.py"))
 SHIPPED = ("misconceptions.py", "oracles.py")
+SCRIPTS = [*ROOT.glob("experiments/**/*.py"), *ROOT.glob("benchmarks/*.py")]
 RESULTS = sorted(path.name for path in ROOT.glob("experiments/results/*.json"))
 # distributions by the package that is imported of them
 OWNERS = {
@@ -72,18 +73,6 @@ def with_commands(wheel, tmp_path_factory) -> Path:
     return site_of(wheel, site, [*PROJECT["dependencies"], *extras])
 
 
-def site_of(wheel: Path, site: Path, requirements: list[str]) -> Path:
-    install = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index")
-    python(*install, "--target", site, wheel)
-    for name in closure(requirements):
-        installed = distribution(name)
-        for top in {Path(file).parts[0] for file in installed.files or ()} - {"..", "__pycache__"}:
-            link = site / top
-            if not link.exists():
-                link.symlink_to(installed.locate_file(top))
-    return site
-
-
 def run_alone(site: Path, code: str, folder: Path) -> str:
     """Run code with the standard library and ``site`` only: no user site, no .pth, no checkout."""
     start = f"import sys; sys.path.append({str(site)!r})\n"
@@ -99,6 +88,7 @@ def test_wheel_holds_the_whole_package(wheel_files):
     }
     shipped = {f"attn_course/probes/catalogue/{slug}/{name}" for slug in SLUGS for name in SHIPPED}
     shipped |= {f"attn_course/data/results/{name}" for name in RESULTS}
+    shipped |= {f"attn_course/scripts/{path.relative_to(ROOT)}" for path in SCRIPTS}
     assert set(wheel_files) == package | shipped
     assert "attn_course/py.typed" in wheel_files
     scripts = [name for name in wheel_files if name.startswith("attn_course/explorers/")]
@@ -285,7 +275,8 @@ def test_build_hook_leaves_editable_installs_alone(tmp_path):
     exec(compile(tree, "hatch_build.py", "exec"), namespace)
     hook = namespace["CatalogueHook"](str(ROOT), {}, None, None, str(tmp_path), "wheel")
     results = sorted((ROOT / "experiments/results").glob("*.json"))
-    for version, sources in (("editable", []), ("standard", [*(SHIPPED * len(SLUGS)), *results])):
+    sources = [*(SHIPPED * len(SLUGS)), *results, *SCRIPTS]
+    for version, included in (("editable", []), ("standard", sources)):
         data: dict = {"force_include": {}}
         hook.initialize(version, data)
-        assert len(data["force_include"]) == len(sources)
+        assert len(data["force_include"]) == len(included)

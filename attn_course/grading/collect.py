@@ -44,6 +44,7 @@ class HandIn:
         name: display name, when the platform gives one.
         place: how the platform begins the names of this student's files, for a zip of feedback.
         listed: the name is that of the class list.
+        secret: by which nbgrader's exchange finds this student's feedback.
     """
 
     student: str
@@ -54,6 +55,7 @@ class HandIn:
     name: str = ""
     place: str = ""
     listed: bool = False
+    secret: str = ""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -135,20 +137,21 @@ def _read(path: Path) -> bytes | str:
 
 def _folder(student: Path, slug: str) -> HandIn:
     """One student's folder in nbgrader's layout; that it cannot be read is theirs alone."""
-    folder, submitted = student / slug, None
+    folder, submitted, secret = student / slug, None, ""
     try:
         for link in (student, folder):
             if link.is_symlink():
                 why = f"{link.name}: it is a symbolic link, which could lead to anyone's work"
                 return HandIn(student=student.name, data=why)
         submitted = _time(_read(folder / "timestamp.txt"))
+        secret = _secret(_read(folder / "submission_secret.txt"))
         place = folder if folder.is_dir() else student
         files = [p for p in sorted(place.iterdir()) if _is_notebook(p.name) or not p.is_dir()]
         best, said = _chosen(slug, [path.name for path in files])
         data, note = (said, "") if best is None else (_read(files[best]), said or "")
     except OSError as error:
         data, note = f"{slug}: it cannot be read: {error.strerror}", ""
-    return HandIn(student=student.name, data=data, submitted=submitted, note=note)
+    return HandIn(student=student.name, data=data, submitted=submitted, note=note, secret=secret)
 
 
 def _is_notebook(name: str) -> bool:
@@ -173,7 +176,7 @@ def _chosen(slug: str, files: list[str]) -> tuple[int | None, str | None]:
     if notebooks:
         why = f"{slug}.ipynb is missing and {len(notebooks)} notebooks of other names are there: "
         return None, why + ", ".join(sorted(files[n] for n in notebooks)[:3])
-    nobodys = ("timestamp.txt", ".DS_Store")
+    nobodys = ("timestamp.txt", "submission_secret.txt", ".DS_Store")
     names = sorted(name for name in files if name not in nobodys and not name.startswith("._"))
     return None, f"no notebook was handed in, only {', '.join(names[:3])}" if names else None
 
@@ -188,6 +191,12 @@ def _time(data: bytes | str) -> datetime.datetime | None:
         return found.astimezone(datetime.UTC).replace(tzinfo=None) if found.tzinfo else found
     except (ValueError, OverflowError):  # the latter: the first or the last day of the calendar
         return None
+
+
+def _secret(data: bytes | str) -> str:
+    """As nbgrader writes it; "" for a file that holds anything else."""
+    good = isinstance(data, bytes) and re.fullmatch(rb"[0-9a-f]{128}", data)
+    return good[0].decode() if good else ""
 
 
 @dataclasses.dataclass(frozen=True)

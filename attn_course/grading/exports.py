@@ -59,9 +59,9 @@ def to_gradescope(result: Result) -> dict[str, Any]:
     found: dict[str, Any] = {"tests": tests, "execution_time": round(result.seconds, 3)}
     if result.score is not None:
         found["score"] = result.score
-    if result.status != "graded":
-        found |= {"output": f"{result.status}: {result.reason}", "output_format": "text"}
-    return found
+    said = [] if result.status == "graded" else [f"{result.status}: {result.reason}"]
+    said += [] if result.sandboxed else ["Graded without a sandbox."]
+    return found | ({"output": "\n".join(said), "output_format": "text"} if said else {})
 
 
 def write_gradescope(results: Sequence[Result], path: Path) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import json
 import re
+import secrets
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -206,6 +207,9 @@ class GradebookWriter(contextlib.AbstractContextManager["GradebookWriter"]):
             write_text(path, page)
         if hand_in.submitted is not None:
             write_text(path.with_name("timestamp.txt"), f"{hand_in.submitted} UTC")
+            secret = path.with_name("submission_secret.txt")
+            if hand_in.secret or not secret.exists():  # without one nbgrader releases no feedback
+                write_text(secret, hand_in.secret or secrets.token_hex(64))
 
     def _page(self, hand_in: HandIn, result: Result) -> tuple[list[Any], bytes]:
         """The cells that were handed in, and what a person sees of them."""

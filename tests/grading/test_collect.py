@@ -36,7 +36,8 @@ def by_student(source):
 def test_the_layout_of_nbgrader(tmp_path):
     place = layout(tmp_path, "ada")
     (place / "timestamp.txt").write_text("2026-03-01 12:30:00.5 UTC")
-    layout(tmp_path, "bob")
+    (place / "submission_secret.txt").write_text("5f" * 64)
+    (layout(tmp_path, "bob") / "submission_secret.txt").write_bytes(b"\xff")
     (tmp_path / "carol").mkdir()
     (tmp_path / ".hidden").mkdir()
     (tmp_path / "notes.txt").write_text("no student")
@@ -45,6 +46,7 @@ def test_the_layout_of_nbgrader(tmp_path):
     assert sent == {"ada": GOOD, "bob": GOOD, "carol": None}
     assert str(found["ada"].submitted) == "2026-03-01 12:30:00.500000"
     assert found["bob"].submitted is None
+    assert (found["ada"].secret, found["bob"].secret) == ("5f" * 64, "")
 
 
 def test_one_notebook(tmp_path):
@@ -69,7 +71,7 @@ OTHER_FILES = {
         ["b.ipynb", "a.IPYNB", "notes.txt"],
         "small.ipynb is missing and 2 notebooks of other names are there: a.IPYNB, b.ipynb",
     ),
-    "nothing of the student's": (["timestamp.txt", ".DS_Store", "._small.ipynb"], None),
+    "nothing of the student's": (["timestamp.txt", "submission_secret.txt", ".DS_Store", "._small.ipynb"], None),
 }
 
 

@@ -25,10 +25,10 @@ Citer = Callable[[str, bool], str]  # (keys, textual) to the text of a citation
 CODE_FIELDS = {"execution_count": None, "outputs": []}
 
 
-def install_cell(book: Book, code: str) -> str:
+def install_cell(book: Book, page: Page) -> str:
     """The first cell: installs the package where it is missing (Colab, a bare kernel).
 
-    The experiments are scripts of the repository: a page that imports one fetches it.
+    The experiments are scripts of the repository, and the wheel brings a copy for these pages.
     """
     text = (
         "# Installs the course package where it is missing; does nothing elsewhere.\n"
@@ -40,14 +40,19 @@ def install_cell(book: Book, code: str) -> str:
         f'    package = "attn-course[book] @ git+{book.repository}@{BRANCH}"\n'
         '    subprocess.run([sys.executable, "-m", "pip", "install", "-q", package], check=True)'
     )
-    if re.search(r"^from experiments\b", code, re.M):
+    read = [path.read_text("utf-8") for path in page.modules if path.parent.name != "data"]
+    if any("load_shakespeare" in code for code in (page.code, *read)):
+        text = (
+            "# This page reads tiny Shakespeare: downloaded once (1 MB), unless ATTN_COURSE_DATA\n"
+            "# names a folder with tinyshakespeare/input.txt.\n" + text
+        )
+    if re.search(r"^from experiments\b", page.code, re.M):
         text += (
             '\nif importlib.util.find_spec("experiments") is None:\n'
-            "    from pathlib import Path\n\n"
-            '    if not Path("attn-course").is_dir():\n'
-            f'        clone = ["git", "clone", "-q", "--depth", "1", "{book.repository}"]\n'
-            '        subprocess.run([*clone, "attn-course"], check=True)\n'
-            '    sys.path.insert(0, "attn-course")'
+            "    from importlib.resources import files\n\n"
+            "    # the package's copy, or in a checkout the folder beside the package\n"
+            '    package = files("attn_course")\n'
+            '    sys.path += [str(package / "scripts"), str(package.parent)]'
         )
     return text
 
@@ -131,7 +136,7 @@ def to_notebook(book: Book, source: Page, cite: Citer) -> nbformat.NotebookNode:
     note = f"This notebook is the page [{page_title(book, page)}]({site}{page}.html) of the book."
     if (main := main_page(page)) != page and chapter_number(page):
         note += f" Its chapter begins with [{page_title(book, main)}]({site}{main}.html)."
-    cells = [("markdown", note), ("code", install_cell(book, source.code))]
+    cells = [("markdown", note), ("code", install_cell(book, source))]
     for cell in source.notebook.cells:
         if cell.cell_type == "code":
             cells.append(("code", cell.source))
