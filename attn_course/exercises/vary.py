@@ -15,6 +15,7 @@ import math
 import random
 import re
 import secrets
+import subprocess
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ import torch
 from torch import Tensor
 
 from attn_course.exercises.assignment import defined, grade_metadata, statements
+from attn_course.exercises.release import build_releases
 from attn_course.exercises.source import read_exercise, repository, solution_names
 from attn_course.probes.catalogue import load_catalogue, model_answer
 from attn_course.probes.draw import Draw
@@ -148,11 +150,12 @@ def draw_convention(root: Path, slug: str, secret: bytes) -> dict[str, Any]:
     masks = {a for about in functions.values() for a in about.get("negated", ())}
     chosen = iter(draw.sample(MASKS, len(MASKS)))
     made: dict[str, str] = {}
+    before = draw.choice(BEFORE)
     for one in arguments:
         if one in masks:
             made[one] = "is_local" if one == "is_global" else next(chosen)
         elif len(one) > 1 and one not in kept and one not in functions:
-            made[one] = f"{draw.choice(BEFORE)}_{one}"
+            made[one] = f"{before}_{one}"
     words = [[old, new] for old, new in MESSAGES.get(slug, [])]
     return {"arguments": made, "functions": functions, "words": words}
 
@@ -195,12 +198,10 @@ def _about(draw: random.Random, node: ast.FunctionDef) -> dict[str, Any]:
 
 def _deranged(draw: random.Random, names: list[str]) -> list[str]:
     """An order in which nothing is at its place."""
-    orders = [
-        list(order)
-        for order in itertools.islice(itertools.permutations(names), 5041)
-        if all(a != b for a, b in zip(order, names, strict=True))
-    ]
-    return draw.choice(orders) if orders else names
+    order = list(names)
+    while len(names) > 1 and any(a == b for a, b in zip(order, names, strict=True)):
+        draw.shuffle(order)
+    return order
 
 
 def _candidates(notebook: Any, names: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -214,6 +215,26 @@ def _candidates(notebook: Any, names: dict[str, str]) -> Iterator[tuple[str, str
             told = told or ("stable_softmax" if found[1] == "check_softmax" else None)
             if told:
                 yield found[1], told
+
+
+def release_variants(root: Path, slugs: Sequence[str], secret: bytes, out: Path) -> list[Path]:
+    """Write variants as a course of their own: sources, instructor's notebooks and releases.
+
+    Returns:
+        The releases.
+
+    Raises:
+        VaryError: A set cannot be varied, or git would take the folder in.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    for args in (["rev-parse", "--is-inside-work-tree"], ["check-ignore", "-q", "exercises"]):
+        found = subprocess.run(["git", *args], cwd=out, capture_output=True, check=False)
+        if found.returncode:
+            break
+    if args[0] == "check-ignore" and found.returncode:
+        raise VaryError(f"{out}: expected a folder outside of git, or one that git ignores")
+    made = [vary(root, slug, secret, out) for slug in slugs]
+    return build_releases(out, made)
 
 
 # --- the text of a variant ------------------------------------------------------------------------
@@ -344,7 +365,7 @@ class _Writer:
         """What a variant changes, and an example of its own."""
         about, new = self.convention.functions[of], self.convention.new
         order = ", ".join(f"`{a}`" if a[0] == "*" else f"`{new(a)}`" for a in about["order"])
-        told = f"\n`{about['name']}` takes its arguments in the order {order}.\n" if order else ""
+        told = f"\n`{about['name']}` takes its arguments in the order {order}.\n" if "," in order else ""
         return told + self._example(of)
 
     def _example(self, of: str) -> str:
@@ -361,6 +382,8 @@ class _Writer:
                 found.append((call, due.value))
         if not found:
             return ""
+        most = max(len(call.args) + len(call.kwargs) for call, _ in found)  # a mask among them
+        found = [pair for pair in found if len(pair[0].args) + len(pair[0].kwargs) == most]
         call, value = self.draw.choice(found)
         adapted = self.convention.adapted(of, lambda: None)
         args, kwargs, places = adapted.turned(call.args, call.kwargs)
@@ -534,8 +557,8 @@ def _returns(node: ast.FunctionDef) -> list[Any]:
 def _negation(node: ast.expr, body: str) -> str:
     """Code of a boolean tensor the other way round."""
     said = ast.get_source_segment(body, node) or ""
-    constants = {n.value for n in ast.walk(node) if isinstance(n, ast.Constant)}
-    if said.startswith("torch.tensor(") and constants <= {True, False} and "," in said:
+    kinds = {type(n.value) for n in ast.walk(node) if isinstance(n, ast.Constant)}
+    if re.fullmatch(r"torch\.tensor\([^()]*\)", said) and kinds == {bool}:
         return exchanged(said)
     return f"~({said})" if not re.fullmatch(r"[\w.]+(\([^()]*\))?", said) else f"~{said}"
 

@@ -109,9 +109,10 @@ class Convention:
         def span(found: re.Match[str]) -> str:
             if (head := re.match(r"(\w+)\(", found[1])) and head[1] not in self.book_name:
                 return found[0]  # a call of another function, whose arguments are its own
+            code = found[1]
             for one in mine:
-                found = re.match(r"`(.*)`", rename(f"`{found[1]}`", one, self.new(one)))  # type: ignore[assignment]
-            return found[0]
+                code = rename(code, one, self.new(one), named="(" not in code)
+            return f"`{code}`"
 
         return re.sub(r"(?<!`)`([^`\n]+)`(?!`)", span, text)
 
@@ -127,9 +128,9 @@ class Convention:
         return replace(report, function=self.functions[of]["name"], **parts)
 
 
-def rename(code: str, old: str, new: str) -> str:
-    """A name in code, where it is a variable: no attribute, and no keyword of a call."""
-    return re.sub(rf"(?<![.\w]){old}\b(?!\s*=[^=])", new, code)
+def rename(code: str, old: str, new: str, *, named: bool = False) -> str:
+    """A name in code, where it is a variable: no attribute; no keyword, unless ``named``."""
+    return re.sub(rf"(?<![.\w]){old}\b" + ("" if named else r"(?!\s*=[^=])"), new, code)
 
 
 class Adapted:
@@ -150,16 +151,15 @@ class Adapted:
         self.__name__ = str(of if back else about["name"])
         ours, theirs = [[a for a in about[k] if a[0] != "*"] for k in ("book", "order")]
         self.given, self.wanted = (theirs, ours) if back else (ours, theirs)
+        self.book = {convention.new(a): a for a in ours} if back else {}
 
     def turned(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[list[Any], dict[str, Any], dict[str, int | str]]:
         """Arguments for the inner function, and where each of the book's names is among them."""
-        book = {self.convention.new(a): a for a in self.given} if self.back else {}
         found = dict(zip(self.given, args, strict=False))
         rest, placed = list(args[len(self.given) :]), set(found)
-        more = {book.get(key, key): value for key, value in kwargs.items()}
-        found |= more
+        found |= {self.book.get(key, key): value for key, value in kwargs.items()}
         about = self.convention.functions[self.of]
         for name in found:
             if self.convention.negates(self.of, name):
@@ -201,7 +201,7 @@ class Adapted:
         """Let a helper of ``student`` work on the learner's own function."""
         made, named, places = self.turned(args, kwargs)
         if operation == "grad":
-            wrt = [places[self.given[w] if type(w) is int else w] for w in options["wrt"]]
+            wrt = [places[self.given[w] if type(w) is int else self.book.get(w, w)] for w in options["wrt"]]
             options = options | {"wrt": wrt}
         try:
             found = student._dispatch(operation, self.inner, tuple(made), named, options)
