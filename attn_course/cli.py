@@ -140,6 +140,36 @@ def exercises_list() -> None:
         typer.echo(f"{slug}  {points:g} points  {', '.join(solution_names(notebook))}")
 
 
+@exercises.command("vary")
+def exercises_vary(
+    seed: Annotated[
+        str,
+        typer.Option(
+            envvar="ATTN_COURSE_VARY_SEED",
+            help="A secret of at least 32 hexadecimal digits; 'new' draws one and prints it.",
+        ),
+    ],
+    slugs: Slugs = None,
+    out: Annotated[Path, typer.Option(help="Folder outside of git.")] = Path("build/variants"),
+) -> None:
+    """Make private variants of sets: other names, orders and masks, with tests of their own."""
+    _need("nbgrader")  # its extra brings jupytext too
+    _need("jupytext", "jupytext")
+    from attn_course.exercises.release import ReleaseError
+    from attn_course.exercises.vary import new_secret, read_secret, release_variants
+
+    root, chosen = _checkout(slugs)
+    try:
+        text = new_secret() if seed == "new" else seed
+        written = release_variants(root, chosen, read_secret(text), out)
+    except (ValueError, ReleaseError) as error:
+        fail(str(error))
+    if seed == "new":
+        typer.echo(f"keep this secret, and where no student reads: --seed {text}")
+    for path in written:
+        typer.echo(path)
+
+
 @new.command("chapter")
 def new_chapter(
     slug: Annotated[str, typer.Argument(help="Such as 07_scaled_dot_product.")],

@@ -30,6 +30,7 @@ from attn_course.probes.failure import ProbeFailure
 from attn_course.probes.oracle import from_numpy
 from attn_course.probes.probe import Probe
 from attn_course.probes.sets import Probes, WrongAnswers
+from attn_course.probes.varied import load_variant as load_variant  # for set-up cells of variants
 
 __all__ = [
     "Probe",

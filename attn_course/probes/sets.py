@@ -44,6 +44,8 @@ class Probes:
             give the answer away are left out here and get theirs in the hidden part of a test.
     """
 
+    kind: Callable[..., Probe] = Probe
+
     def __init__(self, slug: str, **oracles: Callable[..., Any]) -> None:
         self.slug = slug
         self.oracles = oracles
@@ -61,12 +63,18 @@ class Probes:
         if len(function) != 1:
             raise ValueError(f"function: expected one, as name=name, got {sorted(function)}")
         ((name, answer),) = function.items()
+        name, answer, around = self._told_apart(name, answer)
         known = self.oracles.get(name) if oracle is _UNKNOWN else oracle
-        around = _names_around(name, answer)
-        return Probe(self.slug, name, answer, oracle=known, around=around, oracles=self.oracles)
+        return self.kind(self.slug, name, answer, oracle=known, around=around, oracles=self.oracles)
+
+    def _told_apart(
+        self, name: str, answer: Callable[..., Any]
+    ) -> tuple[str, Callable[..., Any], dict[str, Any]]:
+        """Name and function for the probe, and the names around it."""
+        return name, answer, names_around(name, answer)
 
 
-def _names_around(name: str, answer: Any) -> dict[str, Any]:
+def names_around(name: str, answer: Any) -> dict[str, Any]:
     """The names of the test cell that asks: among them are the learner's other functions."""
     frame = sys._getframe(1).f_back
     while frame is not None:

@@ -60,6 +60,10 @@ def shown(suspect: Suspect, claim: Property | None, *, by_hand: bool) -> tuple[s
         via = getattr(call.via, "__name__", "<lambda>")
         what = "" if via in ("", "<lambda>") else f"{via} of "
     symptom = re.sub(r"argument (\d+)", lambda m: names.get(int(m[1]), m[0]), symptom)
+    if hasattr(type(suspect.function), "as_called"):  # in another convention than the book's
+        as_called = suspect.function.as_called  # type: ignore[attr-defined]
+        smallest, right = as_called(smallest), right and as_called(Record(call, right)).outcome
+        call = smallest.call
     parts = [describe(a) for a in call.args]
     parts += [f"{key}={describe(value)}" for key, value in call.kwargs.items()]
     tried = f"{suspect.name}({', '.join(parts)})"
