@@ -133,7 +133,9 @@ def known_links(source: Sequence[str], target: Sequence[str], alignment: Sequenc
                 ax.text(place, height, word, ha="center", va=side)
         for place, origin in enumerate(alignment):
             ax.plot([origin, place], [0.97, 0.03], "-", color=viz.PALETTE[0])
-    pairs = ", ".join(f"{word} from {source[at]}" for word, at in zip(target, alignment, strict=True))
+    pairs = ", ".join(
+        f"{word} from {source[at]}" for word, at in zip(target, alignment, strict=True)
+    )
     viz.show(
         fig,
         alt=f"The sentence {' '.join(source)} above its translation {' '.join(target)}: {pairs}.",

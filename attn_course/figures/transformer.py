@@ -62,8 +62,8 @@ def loss_by_rate(rates: Sequence[float], losses: Mapping[str, ArrayLike]) -> Non
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.0))
         ax.set(xlabel="peak learning rate", ylabel="loss on new sentences")
-        named_ticks(ax, rates)
-        bands(ax, rates, losses, names=False)
+        named_ticks(ax, list(rates))
+        bands(ax, list(rates), losses, names=False)
         ax.set_ylim(bottom=0)
         name_lines(ax)
     ends = "; ".join(

@@ -130,5 +130,5 @@ def test_the_map_is_that_of_the_table_of_contents(tmp_path: Path) -> None:
         assert f'number">{number}<' in stop
         assert f'href="chapters/{slug}.html"' in stop
         assert f'name">{name}' in stop
-        assert "10 min" in stop
+        assert "20 min" in stop
     assert ['<span class="attn-edge">' in stop for stop in stops] == [True, False]

@@ -149,4 +149,4 @@ def test_reading_time_counts_prose_cells_in_view_and_questions() -> None:
     )
     found = count(text)
     assert (found.words, found.code_cells, found.questions) == (7, 1, 1)
-    assert count(text + "word " * 1800).minutes == 15
+    assert count(text + "word " * 1800).minutes == 25
