@@ -18,7 +18,7 @@ from attn_course.functional import (
     window_pattern,
 )
 
-HEIGHT, HEIGHT_NARROW = 578, 843
+HEIGHT, HEIGHT_NARROW = 602, 816
 SIZE, LAYERS = 20, 6
 INPUTS = (
     "size",
