@@ -3,7 +3,8 @@
 ``html`` runs the pages whose code, package or versions changed, renders the site into
 ``book/_build/html`` and checks what came out. A check of a page that does not hold on this machine
 is shown on the page and counted; with ``--strict`` it fails the build. ``serve`` shows the site on
-127.0.0.1. ``slides`` makes slides and question banks anew. ``sweep`` runs pages again with other seeds and instruction sets and records the checks.
+127.0.0.1. ``slides`` makes slides and question banks anew. ``sweep`` runs pages again with other
+seeds and instruction sets and records the checks.
 """
 
 import argparse

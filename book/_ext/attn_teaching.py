@@ -9,19 +9,20 @@ A line of a syllabus is ``07 08 | what for``; a lesson is YAML::
       - ask: A question that opens a discussion.
         listen: What a good answer contains.
 
-A step of a plan is ``board``, ``close``, ``predict ID``, ``explorer NAME`` or ``exercise NAME``; the
-minutes of a plan add up to 90. Titles, goals, prerequisites, minutes, points and mistakes come from
-the pages, the map, and the exercise set.
+A step of a plan is ``board``, ``close``, ``predict ID``, ``explorer NAME`` or ``exercise NAME``;
+the minutes of a plan add up to 90. Titles, goals, prerequisites, minutes, points and mistakes come
+from the pages, the map, and the exercise set.
 """
 
 import re
 from collections import Counter
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import interactive_blocks as blocks
 import yaml
 from attn_interactive import ROOT, Block, element
+from bookbuild.common import Book
+from bookbuild.reading import count
 from course_map import NAMES
 from docutils import nodes
 from docutils.parsers.rst import directives
@@ -30,8 +31,6 @@ from sphinx.application import Sphinx
 from sphinx.util.osutil import relative_uri
 
 from attn_course.probes.catalogue import load_catalogue
-from bookbuild.common import Book
-from bookbuild.reading import count
 
 LESSON = 90
 STEP = re.compile(r"(\d+) (board|close|predict|explorer|exercise)(?: (\S+))?")
@@ -133,7 +132,9 @@ def spans(parts: list[nodes.Node], between: str = ", ") -> list[nodes.Node]:
 class SyllabusDirective(Teaching):
     """The argument heads the first column; ``:pages: all`` counts further pages too."""
 
-    option_spec = {"pages": lambda text: directives.choice(text, ("main", "all"))}
+    option_spec: ClassVar[dict[str, Any]] = {
+        "pages": lambda text: directives.choice(text, ("main", "all"))
+    }
 
     def build(self, argument: str, lines: list[str]) -> list[nodes.Node]:
         every = self.options.get("pages", "main") == "all"
@@ -150,7 +151,14 @@ class SyllabusDirective(Teaching):
             row = [first or str(number), spans(names), str(read), str(core), f"{points:g}"]
             rows.append([*row, self.markdown(rest)])
         heads = (argument, "Chapters", "Reading, min", "Core, min", "Core, points", "In the lesson")
-        total = ["Total", "", str(sums[0]), str(sums[1]), f"{sums[2]:g}", f"{sums[0] + sums[1]} min"]
+        total = [
+            "Total",
+            "",
+            str(sums[0]),
+            str(sums[1]),
+            f"{sums[2]:g}",
+            f"{sums[0] + sums[1]} min",
+        ]
         return [table(heads, rows, total)]
 
 

@@ -29,14 +29,17 @@ CROWDED = """async () => {
   const found = [];
   for (let left = Reveal.getTotalSlides(); left--; Reveal.next()) {
     const slide = Reveal.getCurrentSlide(), edge = slide.getBoundingClientRect();
-    const parts = [...slide.querySelectorAll("*")].filter((one) => !one.closest("aside, svg, .katex-mathml"));
-    const outside = parts.some((one) => {
+    const parts = [...slide.querySelectorAll("*")];
+    const shown = parts.filter((one) => !one.closest("aside, svg, .katex-mathml"));
+    const outside = shown.some((one) => {
       const { width, right, bottom } = one.getBoundingClientRect();
       return width && (right > edge.right + 1 || bottom > edge.bottom + 1);
     });
-    const small = parts.some((one) => parseFloat(one.style.fontSize) < 16 && one.style.fontSize.endsWith("px"));
+    const small = [slide, ...shown].some(({ style: { fontSize } }) =>
+      fontSize.endsWith("px") && parseFloat(fontSize) < 16);
     const figure = slide.querySelector("figure svg")?.getBoundingClientRect().height < 250;
-    if (outside || small || figure || slide.scrollHeight > slide.clientHeight) found.push(slide.innerText.slice(0, 60));
+    const cut = slide.scrollHeight > slide.clientHeight;
+    if (outside || small || figure || cut) found.push(slide.innerText.slice(0, 60));
   }
   return found;
 }"""
@@ -130,10 +133,14 @@ def test_a_deck_has_every_figure_and_prediction_of_its_chapter_once(book, site, 
             for one in page.xpath(f'//span[@class="attn-figure-number"]{open_}')
         ]
         of_deck = Counter(
-            one.text_content() for s in slides for one in s.xpath('.//span[@class="attn-figure-number"]')
+            one.text_content()
+            for s in slides
+            for one in s.xpath('.//span[@class="attn-figure-number"]')
         )
         assert of_deck == Counter(figures), slug
-        guesses = [one for page in pages for one in page.xpath('//div[contains(@class, "attn-predict")]')]
+        guesses = [
+            one for page in pages for one in page.xpath('//div[contains(@class, "attn-predict")]')
+        ]
         asked = [i for i, s in enumerate(slides) if s.get("class") == "predict"]
         assert len(asked) == len(guesses) > 0, slug
         for place, guess in zip(asked, guesses, strict=True):

@@ -19,7 +19,9 @@ KEPT |= {"table", "thead", "tbody", "tr", "th", "td"}
 @cache
 def article(path: Path) -> Node:
     """The text of a built page, without the theme around it."""
-    return lxml.html.parse(path, lxml.html.HTMLParser(encoding="utf-8")).getroot().find(".//article")
+    return (
+        lxml.html.parse(path, lxml.html.HTMLParser(encoding="utf-8")).getroot().find(".//article")
+    )
 
 
 def has(node: Node, name: str) -> bool:

@@ -18,7 +18,9 @@ Element = Any  # of lxml, which has no types
 NAME = 70  # characters of a question's name in Moodle's list
 
 
-def field(parent: Element, tag: str, text: str, *, html: bool = False, **attributes: str) -> Element:
+def field(
+    parent: Element, tag: str, text: str, *, html: bool = False, **attributes: str
+) -> Element:
     """``<tag><text>…</text></tag>``, as Moodle has it for everything that a person reads."""
     if html:
         attributes["format"] = "html"
@@ -105,6 +107,4 @@ def write_questions(book: Book) -> int:
 def _write(path: Any, made: list[Element]) -> None:
     quiz = xml.Element("quiz")
     quiz.extend(made)
-    path.write_bytes(
-        xml.tostring(quiz, xml_declaration=True, encoding="UTF-8", pretty_print=True)
-    )
+    path.write_bytes(xml.tostring(quiz, xml_declaration=True, encoding="UTF-8", pretty_print=True))

@@ -41,7 +41,7 @@ STYLES = [
 
 @dataclass
 class Slide:
-    """What one slide shows, as HTML; ``link`` is the place in the book, ``notes`` for the speaker."""
+    """What one slide shows, as HTML; ``link`` leads into the book, ``notes`` are the speaker's."""
 
     title: str
     body: str
@@ -92,8 +92,7 @@ def stream(section: Node, code: Node | None) -> Iterator[Node]:
         elif one.tag in ("div", "figure"):
             yield from stream(one, code)
         elif one.tag == "table" and len(one.findall(".//tr")) in TABLE_ROWS:
-            if len(one.text_content()) < TABLE_TEXT:
-                yield one
+            yield from [one] if len(one.text_content()) < TABLE_TEXT else []
 
 
 def shown(node: Node, link: str, title: str) -> list[Slide]:
@@ -116,7 +115,14 @@ def shown(node: Node, link: str, title: str) -> list[Slide]:
         if not node.get("id"):
             return []
         number = "".join(one.text or "" for one in all_of(node, "eqno"))
-        return [Slide(title, f"<div class=formula>{inner(node)}<span>{number}</span></div>", link, "formula")]
+        return [
+            Slide(
+                title,
+                f"<div class=formula>{inner(node)}<span>{number}</span></div>",
+                link,
+                "formula",
+            )
+        ]
     if has(node, "attn-captioned"):
         link = f"{link.partition('#')[0]}#{node.get('id')}"
         width, height = map(float, node.find(".//svg").get("viewbox").split()[2:])
