@@ -21,6 +21,8 @@ def slope_by_spread(spreads: ArrayLike, curves: Mapping[str, Sequence[float]]) -
         fig, ax = viz.subplots(size=(WIDTH, 3.4))
         viz.line(ax, spreads, curves, xlabel="standard deviation of the 16 scores")
         ax.set(xscale="log", ylim=(0, 1.02))
+        ax.get_legend().remove()
+        fig.legend(loc="outside upper center", ncols=2, columnspacing=1)
     viz.show(
         fig,
         alt="As the spread of the scores grows from 0.1 to 100, the largest weight goes from a "

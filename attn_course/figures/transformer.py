@@ -75,8 +75,8 @@ def loss_by_rate(rates: Sequence[float], losses: Mapping[str, ArrayLike]) -> Non
     viz.show(
         fig,
         alt=f"Loss on new sentences by peak rate, median of {seeds} seeds: {ends}.",
-        caption=f"One Transformer after 120 steps, median and range of {seeds} seeds: only with "
-        "warm-up does it learn at the largest rate.",
+        caption=f"One Transformer after 120 steps, median and range of {seeds} seeds: with "
+        "warm-up the largest rate is the best, without it the middle one.",
     )
 
 
