@@ -220,7 +220,8 @@ FIGURE = (
 )
 NUMBERS = (
     HEAD.replace("# Page", "# Numbers")
-    + "See {eq}`eq-two`.\n\n$$\na = b\n$$ (eq-one)\n\n$$\n\\unindexed / \\sqrt{d_k}\n$$ (eq-two)\n\n"
+    + "See {eq}`eq-two`.\n\n$$\na = b\n$$ (eq-one)\n\n"
+    + "$$\n\\unindexed / \\sqrt{d_k}\n$$ (eq-two)\n\n"
     + FIGURE.replace("CAPTION", "The first.")
     + '\n<div class="attn-progress" hidden></div>\n'
     + QUIZ.replace("Three times three", "Unmistakable").replace("q-one", "n-one")
