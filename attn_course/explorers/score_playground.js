@@ -32,8 +32,8 @@ export function compute({ query, key: keys, sharpness, joined, parameters }) {
 }
 
 const ROWS = [
-  ["dot", "dot", "q·k"], ["scaled_dot", "scaled dot", "q·k/√2"], ["general", "general", "q·Wk"], ["additive", "additive", "v·tanh(Wq+Uk)"],
-  ["concat", "concat", "v·tanh W[q k]"], ["location", "location", "w·q"], ["cosine", "cosine", "β cos(q, k)"],
+  ["dot", "dot", "q·k"], ["scaled_dot", "scaled dot", "q·k/√2"], ["general", "general", "q·Wk"], ["additive", "additive", "tanh(Wq+Uk)"],
+  ["concat", "concat", "tanh W[q k]"], ["location", "location", "w·q"], ["cosine", "cosine", "cos(q,k)"],
 ];
 const REACH = 4, ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 const shorten = (x, y) => { const size = Math.hypot(x, y); return size > REACH ? [(x * REACH) / size, (y * REACH) / size] : [x, y]; };

@@ -4,6 +4,7 @@ Everything from a predict box to the next heading goes into one container, which
 page closes. Without JavaScript, and in print, it is open.
 """
 
+import re
 from functools import wraps
 from typing import Any
 
@@ -66,13 +67,18 @@ def seal(app: Sphinx, doctree: nodes.document) -> None:
         )
 
 
+#: What can be searched of a formula: ``sqrt``, ``softmax``, ``d_k``, and a letter under a root.
+SPOKEN = re.compile(r"sqrt|softmax|(?<=sqrt\{)[A-Za-z](?=\})|\b[A-Za-z]_\{?[A-Za-z]\b")
+
+
 def searchable(doctree: nodes.document) -> nodes.document:
-    """The page without what gives answers away, and without the source of formulas."""
+    """The page without what gives answers away; of formulas, roots and letters with an index."""
     copy = doctree.deepcopy()
     for node in list(copy.findall(lambda n: has_class(n, "attn-why"))):
         node.parent.remove(node)
     for node in list(copy.findall(lambda n: isinstance(n, nodes.math | nodes.math_block))):
-        node.parent.replace(node, nodes.Text(" "))
+        words = SPOKEN.findall(node.astext())
+        node.parent.replace(node, nodes.Text(" ".join(["", *words, ""]).replace("{", "")))
     return copy
 
 

@@ -42,3 +42,49 @@ addEventListener("afterprint", () => {
   root.dataset.theme = theme;
   opened.splice(0).forEach((box) => (box.open = false));
 });
+
+// Query, key, value or weight under the pointer or in focus is lit on the whole page: in formulas,
+// words, diagrams and explorers, which share its colour. A tap or Enter holds it, Escape lets it go.
+const ROLE = /\battn-(?:x-)?(?:of)?(query|key|value|weight)\b/;
+let heldRole = "";
+const roleAt = ({ target }) => {
+  const node = target.closest?.(["query", "key", "value", "weight"].map((role) => `[class*="${role}"]`).join());
+  return ROLE.exec(node?.getAttribute("class") ?? "")?.[1] ?? "";
+};
+const lightRole = (role) => {
+  if (role) document.documentElement.dataset.attnLit = role;
+  else delete document.documentElement.dataset.attnLit;
+};
+const holdRole = (role) => {
+  heldRole = role === heldRole ? "" : role;
+  document.querySelectorAll(".attn-term").forEach((term) => term.setAttribute("aria-pressed", String(heldRole !== "" && term.classList.contains(`attn-${heldRole}`))));
+  lightRole(heldRole);
+};
+addEventListener("pointerover", (event) => {
+  if (event.pointerType === "mouse") lightRole(roleAt(event) || heldRole);
+});
+addEventListener("focusin", (event) => lightRole(roleAt(event) || heldRole));
+addEventListener("click", (event) => {
+  const role = roleAt(event), own = event.target.closest("a, button, input, select, summary, .attn-x-grip, .attn-term");
+  if (role && (!own || own.matches(".attn-term"))) holdRole(role);
+});
+addEventListener("keydown", (event) => {
+  if (event.key === "Escape") holdRole(heldRole);
+  if (event.target.matches?.(".attn-term") && ["Enter", " "].includes(event.key)) {
+    event.preventDefault();
+    holdRole(roleAt(event));
+  }
+});
+document.addEventListener("DOMContentLoaded", () =>
+  document.querySelectorAll("strong:is(.attn-query, .attn-key, .attn-value, .attn-weight)").forEach((term) => {
+    term.classList.add("attn-term");
+    for (const [name, value] of [["tabindex", "0"], ["role", "button"], ["aria-pressed", "false"]]) term.setAttribute(name, value);
+  }),
+);
+
+// The index of the search is on its way as soon as the search box is in focus.
+addEventListener("focusin", ({ target }) => {
+  if (!target.matches?.("input[type=search]") || document.querySelector("link[rel=prefetch]")) return;
+  const href = `${document.documentElement.dataset.content_root ?? "./"}searchindex.js`;
+  document.head.append(Object.assign(document.createElement("link"), { rel: "prefetch", href }));
+});

@@ -241,10 +241,13 @@
   const BLOCKS = "p, li, h1, h2, h3, h4, td, th, pre, label, strong, span.attn-minutes";
   const ownText = (section) =>
     [...section.childNodes].map((node) => (node.nodeName === "SECTION" ? "" : node.textContent)).join(" ").replace(/\s+/g, " ");
+  // √d is asked for as sqrt d; the index has square roots and letters with an index of the formulas
+  const spoken = (text) => text.replace(/√/g, " sqrt ").replace(/[\\{}]/g, " ").replace(/\s+/g, " ").trim();
+  window.splitQuery = (query) => spoken(query).split(/[^\p{Letter}\p{Number}_\p{Emoji_Presentation}]+/gu).filter(Boolean);
   const times = (text, words) => text.split(words).length - 1;
 
   function fit(section, phrase, words) {
-    const text = ownText(section).toLowerCase();
+    const text = `${ownText(section)} ${section.dataset.tex ?? ""}`.toLowerCase();
     const title = section.querySelector("h1, h2, h3, h4")?.textContent.toLowerCase() ?? "";
     const found = words.filter((word) => text.includes(word));
     const counts = words.reduce((sum, word) => sum + Math.min(times(text, word), 10), 0);
@@ -258,10 +261,14 @@
     const made = document.createElement("p");
     made.className = "context";
     if (!article) return made;
+    article.querySelectorAll(".katex annotation").forEach((tex) => {
+      const section = tex.closest("section[id]");
+      if (section) section.dataset.tex = `${section.dataset.tex ?? ""} ${spoken(tex.textContent)}`;
+    });
     article.querySelectorAll(NOT_TEXT).forEach((node) => node.remove());
     article.querySelectorAll(BLOCKS).forEach((node) => node.append(" "));
     const words = [...keywords].map((word) => word.toLowerCase());
-    const phrase = (new URLSearchParams(location.search).get("q") ?? "").toLowerCase().replace(/"/g, "").trim();
+    const phrase = spoken((new URLSearchParams(location.search).get("q") ?? "").toLowerCase().replace(/"/g, ""));
     const wanted = anchor && page.querySelector(anchor)?.closest("section");
     const sections = wanted ? [wanted] : [...article.querySelectorAll("section[id]")];
     const ranked = sections.map((section) => [fit(section, phrase, words), section]).sort((a, b) => b[0] - a[0]);
@@ -277,10 +284,8 @@
     }
     best.querySelectorAll(".attn-sealed").forEach((node) => node.remove());
     title?.remove();
-    const text = ownText(best).trim();
-    const found = [phrase, ...words].map((word) => text.toLowerCase().indexOf(word)).find((at) => at >= 0) ?? 0;
-    const start = found > 120 ? text.indexOf(" ", found - 120) + 1 : 0;
-    made.append(`${start ? "… " : ""}${text.slice(start, start + 240).trim()}${start + 240 < text.length ? " …" : ""}`);
+    const text = ([...best.children].find((node) => node.matches("p"))?.textContent ?? ownText(best)).replace(/\s+/g, " ").trim();
+    made.append(/^.{20,240}?[.!?:](?=\s|$)/.exec(text)?.[0] ?? `${text.slice(0, 240)}${text.length > 240 ? " …" : ""}`);
     return made;
   }
   function searchBySection() {

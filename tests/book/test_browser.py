@@ -232,6 +232,51 @@ def test_search_box_opens_from_the_keyboard(page: Any, site: Path, address: str)
     page.wait_for_url(re.compile(r"search\.html\?q=softmax"), timeout=10_000)
 
 
+@pytest.mark.parametrize("query", ["sqrt d_k", "softmax", "√d"])
+def test_search_prefers_prose_and_shows_a_sentence(
+    page: Any, site: Path, address: str, query: str
+) -> None:
+    page.goto(f"{address}search.html?q={query}")
+    page.wait_for_selector("#search-results li p.context", timeout=20_000)
+    page.wait_for_timeout(1500)  # the order is settled when every page has been read
+    first = page.locator("#search-results li").first
+    assert "chapters/" in first.locator("a").first.get_attribute("href")
+    assert len(first.locator("p.context").inner_text()) > 20
+
+
+def test_the_index_is_on_its_way_when_the_search_box_is_in_focus(page, site, address):
+    page.goto(f"{address}intro.html")
+    assert page.locator("link[rel=prefetch]").count() == 0
+    page.keyboard.press("Control+k")
+    page.wait_for_selector("link[rel=prefetch][href$='searchindex.js']", state="attached")
+
+
+def test_a_role_is_lit_in_formulas_words_and_pictures(page: Any, site: Path, address: str) -> None:
+    page.goto(f"{address}chapters/07_scaled_dot_product.html")
+    read = """() => ["query", "key"].map((role) => {
+      const one = document.querySelector(`.katex .attn-${role}`);
+      return getComputedStyle(one).color;
+    })"""
+    query, key = page.evaluate(read)
+    page.locator(".katex .attn-query").first.hover()
+    assert page.evaluate(read)[0] == query
+    assert page.evaluate(read)[1] != key
+    page.mouse.move(0, 0)
+    term = page.locator("strong.attn-key").first
+    term.focus()
+    assert page.evaluate(read)[1] == key
+    page.keyboard.press("Enter")
+    term.evaluate("one => one.blur()")
+    assert term.get_attribute("aria-pressed") == "true"
+    assert page.evaluate(read)[0] != query
+    page.keyboard.press("Escape")
+    assert page.evaluate(read) == [query, key]
+    page.locator(".katex .attn-query").first.dispatch_event("click")  # a tap
+    assert page.evaluate(read)[1] != key
+    page.emulate_media(media="print")
+    assert page.evaluate(read)[1] == key
+
+
 def test_first_tab_stop_skips_to_the_text(page: Any, site: Path, address: str) -> None:
     page.goto(f"{address}chapters/00_warm_up.html")
     page.keyboard.press("Tab")

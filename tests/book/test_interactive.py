@@ -220,7 +220,8 @@ FIGURE = (
 )
 NUMBERS = (
     HEAD.replace("# Page", "# Numbers")
-    + "See {eq}`eq-two`.\n\n$$\na = b\n$$ (eq-one)\n\n$$\n\\unindexed = c\n$$ (eq-two)\n\n"
+    + "See {eq}`eq-two`.\n\n$$\na = b\n$$ (eq-one)\n\n"
+    + "$$\n\\unindexed / \\sqrt{d_k}\n$$ (eq-two)\n\n"
     + FIGURE.replace("CAPTION", "The first.")
     + '\n<div class="attn-progress" hidden></div>\n'
     + QUIZ.replace("Three times three", "Unmistakable").replace("q-one", "n-one")
@@ -288,6 +289,8 @@ def test_titles_equations_and_figures_are_numbered_by_chapter(site: str) -> None
 def test_the_search_index_knows_sealed_words_but_no_answer(site: str) -> None:
     index = fetch(site, "searchindex.js")
     assert '"findabl' in index
+    assert '"sqrt' in index
+    assert '"d_k' in index
     for word in ("unmistak", "unindex"):
         assert f'"{word}' not in index, word
 

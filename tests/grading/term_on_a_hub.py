@@ -51,7 +51,9 @@ class Student:
 
     def call(self, method, path, server=None, **more):
         server = server or self.name
-        tokens = [one.value for one in self.web.cookies if one.name == "_xsrf" and server in one.path]
+        tokens = [
+            one.value for one in self.web.cookies if one.name == "_xsrf" and server in one.path
+        ]
         headers = {"X-XSRFToken": tokens[0] if tokens else ""}
         return self.web.request(method, f"{HUB}/user/{server}/{path}", headers=headers, **more)
 
@@ -119,7 +121,9 @@ def main():
         notebook = student.contents("GET", path)
         answers = sets.answers(SLUG)
         if student is bo:
-            answers["stable_softmax"] = "def stable_softmax(scores, dim=-1):\n    return scores.exp()"
+            answers["stable_softmax"] = (
+                "def stable_softmax(scores, dim=-1):\n    return scores.exp()"
+            )
         for cell in notebook["cells"]:
             grade_id = cell["metadata"].get("nbgrader", {}).get("grade_id")
             cell["source"] = answers.get(grade_id, cell["source"])
@@ -157,4 +161,7 @@ if __name__ == "__main__":
     try:
         main()
     finally:
-        print(Path("/srv/hub.log").read_text()[-4000:] if Path("/srv/hub.log").exists() else "", file=sys.stderr)
+        print(
+            Path("/srv/hub.log").read_text()[-4000:] if Path("/srv/hub.log").exists() else "",
+            file=sys.stderr,
+        )
