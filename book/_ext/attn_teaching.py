@@ -184,7 +184,7 @@ class LessonDirective(Teaching):
         goals = GOALS.search(one.texts[one.page])
         section += element("p", element("strong", "Goals, as on the page"))
         section += self.parse(Text(goals[1] if goals else "", 0))
-        section += element("p", element("strong", "Before it"), " ", *self.before(one))
+        section += element("p", element("strong", "Before it:"), " ", *self.before(one))
         section += self.plan(one, plan)
         section += element("p", element("strong", "Discuss"))
         for entry in asked:
@@ -201,7 +201,7 @@ class LessonDirective(Teaching):
             return [nodes.Text("Python and linear algebra: no chapter.")]
         earlier = self.chapter(slugs[index - 1])
         made: list[nodes.Node] = [self.link(f"{earlier.page}.html", earlier.title)]
-        made.append(nodes.Text(f", which leaves this: {NAMES[earlier.slug][1]}. "))
+        made.append(nodes.Text(f". It leaves a question (“{NAMES[earlier.slug][1]}”). "))
         others = [self.chapter(one) for one in one.builds_on() if one != earlier.slug[:2]]
         if others:
             named = [self.link(f"{other.page}.html", other.title) for other in others]

@@ -38,7 +38,7 @@ def question(block: Node, options: list[tuple[Node, bool, Node]], place: str, pa
     """One question; ``place`` is its address in the book, ``page`` the title of its page."""
     name, text = block.get("data-id"), asked(block)
     node = xml.Element("question", type="multichoice" if options else "numerical")
-    short = words(text)
+    short = re.sub(r"\\[()]", "", words(text))  # TeX, cut anywhere
     if len(short) > NAME:
         short = short[:NAME].rsplit(" ", 1)[0] + " …"
     field(node, "name", f"{name}: {short}")

@@ -108,7 +108,7 @@ def shown(node: Node, link: str, title: str) -> list[Slide]:
         answer = f"{question}{number}<div class=why>{inner(explained(node))}</div>"
         link = f"{link.partition('#')[0]}#{node.get('id')}"
         return [
-            Slide("Predict, then look", question, link, "predict"),
+            Slide("Predict, then look", question.replace(" class=right", ""), link, "predict"),
             Slide("The answer", answer, link, "predict solved"),
         ]
     if has(node, "math"):
