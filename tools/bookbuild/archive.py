@@ -58,8 +58,15 @@ def make_zip(book: Book) -> None:
                 made.writestr(f"attention/{name}", text)
             else:
                 made.write(path, f"attention/{name}")
-        kinds = {"llama_worker.js": "text/javascript", "shakespeare.safetensors": "application/octet-stream"}
+        kinds = {
+            "llama_worker.js": "text/javascript",
+            "shakespeare.safetensors": "application/octet-stream",
+        }
         there = {name: kind for name, kind in kinds.items() if (explorers / name).is_file()}
-        files = {name: data_url((explorers / name).read_bytes(), kind) for name, kind in there.items()}
-        made.writestr("attention/_explorers/files.js", f"globalThis.ATTN_FILES = {json.dumps(files)};")
+        files = {
+            name: data_url((explorers / name).read_bytes(), kind) for name, kind in there.items()
+        }
+        made.writestr(
+            "attention/_explorers/files.js", f"globalThis.ATTN_FILES = {json.dumps(files)};"
+        )
     say(f"{os.path.relpath(file)}: {file.stat().st_size / 1e6:.1f} MB; unpack it, open index.html")

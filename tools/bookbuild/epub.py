@@ -24,7 +24,11 @@ CASES = {
     "textLength lengthAdjust pathLength patternUnits patternTransform foreignObject".split()
 }
 VARIABLE = re.compile(r"var\((--[\w-]+)(?:,\s*((?:[^()]|\([^()]*\))*))?\)")
-STYLES = ("attn_course/explorers/explorers.css", "book/_static/diagrams.css", "tools/bookbuild/epub.css")
+STYLES = (
+    "attn_course/explorers/explorers.css",
+    "book/_static/diagrams.css",
+    "tools/bookbuild/epub.css",
+)
 CONTAINER = (
     '<?xml version="1.0"?><container version="1.0" '
     'xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles><rootfile '
@@ -68,7 +72,9 @@ def xhtml(name: str, body: Any, values: dict[str, str]) -> tuple[bytes, str]:
                 node.set(CASES.get(key, key), plain(value, values))
         if node.tag in SPACES:
             node.set("xmlns", SPACES[node.tag])
-    properties = " ".join(tag for tag in ("mathml", "svg") if body.find(f".//{tag.removesuffix('ml')}") is not None)
+    properties = " ".join(
+        tag for tag in ("mathml", "svg") if body.find(f".//{tag.removesuffix('ml')}") is not None
+    )
     style = relpath("style.css", dirname(f"{name}.xhtml") or ".")
     page = (
         '<html xmlns="http://www.w3.org/1999/xhtml" xmlns:xlink="http://www.w3.org/1999/xlink" '
@@ -98,12 +104,16 @@ def make_epub(book: Book) -> None:
     titles = {name: heading(body) for name, body in bodies.items()}
     style = "\n".join(plain((ROOT / one).read_text(), values) for one in STYLES)
     files: dict[str, bytes] = {"style.css": style.encode()}
-    items = ['<item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>',
-             '<item id="style" href="style.css" media-type="text/css"/>']
+    items = [
+        '<item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>',
+        '<item id="style" href="style.css" media-type="text/css"/>',
+    ]
     for at, name in enumerate(names):
         files[f"{name}.xhtml"], properties = xhtml(name, bodies[name], values)
         needs = f' properties="{properties}"' if properties else ""
-        items.append(f'<item id="p{at}" href="{name}.xhtml" media-type="application/xhtml+xml"{needs}/>')
+        items.append(
+            f'<item id="p{at}" href="{name}.xhtml" media-type="application/xhtml+xml"{needs}/>'
+        )
     files["nav.xhtml"] = navigation(book, titles).encode()
     files["content.opf"] = package(book, items, len(names)).encode()
     file = book.downloads / "attention.epub"
@@ -113,7 +123,9 @@ def make_epub(book: Book) -> None:
         made.writestr("META-INF/container.xml", CONTAINER)
         for path, content in files.items():
             made.writestr(f"book/{path}", content)
-    say(f"{os.path.relpath(file)}: {len(names)} pages, {file.stat().st_size / 1e6:.1f} MB, {time.monotonic() - start:.0f} s")
+    say(
+        f"{os.path.relpath(file)}: {len(names)} pages, {file.stat().st_size / 1e6:.1f} MB, {time.monotonic() - start:.0f} s"
+    )
 
 
 def navigation(book: Book, titles: dict[str, str]) -> str:

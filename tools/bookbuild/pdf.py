@@ -73,7 +73,9 @@ def cover(book: Book) -> Any:
     body.append(element("h1", str(book.config["title"])))
     body.append(element("p", str(book.config["author"])))
     body.extend(having(article(book, "intro", str), "attn-x")[:1])
-    place = element("p", f"{datetime.date.today():%d %B %Y}. With explorers, notebooks and exercises: ")
+    place = element(
+        "p", f"{datetime.date.today():%d %B %Y}. With explorers, notebooks and exercises: "
+    )
     place.append(element("a", book.site, href=book.site))
     body.append(place)
     return body
@@ -169,7 +171,12 @@ def foot(writer: PdfWriter, words: str) -> None:
     drawn = sheet.get_contents().get_data()
     stream.set_data(b"q " + drawn + b" Q " + shown.encode("cp1252", "replace"))
     sheet[NameObject("/Contents")] = writer._add_object(stream.flate_encode())
-    face = {"Type": "Font", "Subtype": "Type1", "BaseFont": "Helvetica", "Encoding": "WinAnsiEncoding"}
+    face = {
+        "Type": "Font",
+        "Subtype": "Type1",
+        "BaseFont": "Helvetica",
+        "Encoding": "WinAnsiEncoding",
+    }
     font = DictionaryObject({NameObject(f"/{a}"): NameObject(f"/{b}") for a, b in face.items()})
     fonts = sheet["/Resources"].setdefault(NameObject("/Font"), DictionaryObject())
     fonts.get_object()[NameObject("/AttnFoot")] = font
@@ -211,7 +218,9 @@ def make_pdf(book: Book) -> None:
             say(f"{name}: {len(printed[name].pages)} sheets")
         sheets = {name: len(printed[name].pages) for name in names}
         front = 1 + len(press.put("contents", contents(book, titles, {})).pages)
-        starts = {name: 1 + front + sum(list(sheets.values())[:at]) for at, name in enumerate(names)}
+        starts = {
+            name: 1 + front + sum(list(sheets.values())[:at]) for at, name in enumerate(names)
+        }
         printed["contents"] = press.put("contents", contents(book, titles, starts))
     writer, places = join(printed, titles)
     bookmark(writer, book, titles, sections, places)
