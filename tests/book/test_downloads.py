@@ -18,7 +18,8 @@ from bookbuild.paper import article, having
 from lxml import etree
 
 PAGE = """<html><head><link rel="stylesheet" href="{up}_static/attn.css"></head><body>
-<article class="bd-article"><section id="{id}"><h1>{title}<a class="headerlink" href="#{id}">#</a></h1>
+<article class="bd-article"><section id="{id}">
+<h1>{title}<a class="headerlink" href="#{id}">#</a></h1>
 <p><a href="{up}chapters/00_a.html#second">second</a> <a href="{up}api/x.html">elsewhere</a>
 <a href="#second">below</a></p>
 <details class="hide above-input"><summary>Code</summary><pre>folded()</pre></details>
@@ -26,17 +27,20 @@ PAGE = """<html><head><link rel="stylesheet" href="{up}_static/attn.css"></head>
 <div class="attn-block attn-predict" id="predict-p" data-id="p"><p class="attn-kicker">Predict</p>
 <form><fieldset><legend>How many?</legend><input type="text"></fieldset>
 <div class="attn-controls"><button>Check</button></div>
-<details class="attn-why"><summary>Answer</summary><p class="attn-verdict">It is seven.</p></details>
+<details class="attn-why"><summary>Answer</summary>
+<p class="attn-verdict">It is seven.</p></details>
 </form></div>
 <div class="attn-sealed" data-for="p"><div class="attn-sealed-body"><p>SEALED</p></div></div>
 <span class="katex"><span class="katex-mathml"><math xmlns="http://www.w3.org/1998/Math/MathML">
-<semantics><mrow><mi>x</mi></mrow><annotation encoding="application/x-tex">x</annotation></semantics>
+<semantics><mrow><mi>x</mi></mrow>
+<annotation encoding="application/x-tex">x</annotation></semantics>
 </math></span><span class="katex-html">x</span></span>
 <figure class="attn-explorer" data-module="{up}_explorers/toy.js?v=1a">
 <div class="attn-explorer-host"><svg viewBox="0 0 9 9"><clipPath id="c{id}"/></svg>
 <p class="attn-explorer-wait">wait</p></div><script type="application/json">{{}}</script>
 <script type="module" src="{up}_explorers/host.js?v=1a"></script></figure>
-</section><section id="third"><h2>Third</h2><p>after</p></section></section></article></body></html>"""
+</section><section id="third"><h2>Third</h2><p>after</p></section></section></article></body>
+</html>"""
 
 
 @pytest.fixture
@@ -168,11 +172,10 @@ def test_on_paper_wide_things_are_made_smaller_and_code_stays_folded(
 ) -> None:
     page = chromium.new_page(viewport={"width": 784, "height": 600})
     page.goto((book.html / "intro.html").as_uri())
-    for name in ("attn.js",):
-        page.add_script_tag(path=str(book.html / "_static" / name))
+    page.add_script_tag(path=str(book.html / "_static/attn.js"))
     page.evaluate(
-        "document.querySelector('article').insertAdjacentHTML('beforeend', `<div class='attn-scroll' "
-        "style='overflow-x: auto'><div style='width: 1600px'>wide</div></div>`)"
+        "document.querySelector('article').insertAdjacentHTML('beforeend', `<div "
+        "class='attn-scroll' style='overflow-x: auto'><div style='width: 1600px'>wide</div></div>`)"
     )
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     fit = float(

@@ -4,8 +4,8 @@ No controls and no scripts; code that is folded on screen is left out; explorers
 questions stay where they are, and what the site hides until a guess stands behind the page.
 """
 
-from copy import deepcopy
 from collections.abc import Callable
+from copy import deepcopy
 from posixpath import dirname, join, normpath
 from typing import Any
 
@@ -15,10 +15,20 @@ from lxml.etree import strip_elements
 from .common import Book, fail, main_page
 
 FRONT, BACK = ["intro"], ["notation", "claims", "bibliography"]
-DROPPED = (
-    "headerlink attn-controls attn-progress attn-count attn-explorer-wait attn-links above-input "
-    "toctree-wrapper attn-filter attn-found copybtn attn-said"
-).split()
+DROPPED = [
+    "headerlink",
+    "attn-controls",
+    "attn-progress",
+    "attn-count",
+    "attn-explorer-wait",
+    "attn-links",
+    "above-input",
+    "toctree-wrapper",
+    "attn-filter",
+    "attn-found",
+    "copybtn",
+    "attn-said",
+]
 TO_DIV = {"form": "div", "fieldset": "div", "legend": "div", "label": "span", "details": "div"}
 
 
