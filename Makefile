@@ -22,7 +22,7 @@ export PYTHONUNBUFFERED ?= 1
 unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help book html html-strict page slides serve sweep records test nightly lint types unit sets grading notebooks exercises exercises-check site browser system setup lock wheel clean translation language-model
+.PHONY: help book html html-strict downloads pdf epub zip page slides serve sweep records test nightly lint types unit sets grading notebooks exercises exercises-check site browser system setup lock wheel clean translation language-model
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -38,6 +38,17 @@ html: setup ## execute what changed and build the site into book/_build/html
 
 html-strict: setup ## the same, and fail where a check of a page does not hold
 	@$(BIN)/python tools/book.py html --strict
+
+downloads: html pdf epub zip ## the book as PDF, EPUB and zip, in book/_build/downloads
+
+pdf: setup browser ## print the built site into one PDF
+	@$(BIN)/python tools/book.py pdf
+
+epub: setup ## make an e-book (EPUB 3) of the built site
+	@$(BIN)/python tools/book.py epub
+
+zip: setup ## pack the built site so that it opens by double click
+	@$(BIN)/python tools/book.py zip
 
 page: setup ## build and show one chapter alone, in seconds: "make page PAGES=07"
 	@$(BIN)/python tools/book.py html --part $(or $(PAGES),$(error say which: make page PAGES=07))

@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-from bookbuild.common import slug
+from bookbuild.common import Book, slug
 
 LOGGER = logging.getLogger(__name__)
 #: Sphinx adds these for features that the book does not use, or that load foreign scripts.
@@ -196,8 +196,17 @@ def silence_thebe(app: Sphinx) -> None:
                 app.disconnect(listener.id)
 
 
+def name_downloads(app: Sphinx, config: Any) -> None:
+    """The substitution ``downloads``: the book as one file, where the site is published."""
+    site = Book(source=Path(app.srcdir)).site
+    kinds = {"PDF": "pdf", "EPUB": "epub", "a zip of the site": "zip"}
+    links = [f"[{words}]({site}attention.{end})" for words, end in kinds.items()]
+    config.myst_substitutions = {"downloads": ", ".join(links), **config.myst_substitutions}
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the page hooks; they run after those of the theme."""
+    app.connect("config-inited", name_downloads, priority=100)
     app.connect("config-inited", lambda app, config: silence_thebe(app))
     app.connect("html-page-context", add_buttons, priority=900)
     app.connect("html-page-context", add_meta, priority=900)

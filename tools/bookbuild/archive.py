@@ -43,7 +43,7 @@ def opened_from_a_file(page: str, explorers: Path) -> str:
 
 
 def make_zip(book: Book) -> None:
-    """Pack the site into ``_build/downloads/attention.zip``; ``index.html`` in it opens the book."""
+    """Pack the site into ``_build/downloads``; its ``index.html`` opens the book."""
     if not (book.html / "index.html").is_file():
         fail(f"there is no site in {book.html}: run 'make html' first")
     explorers, file = book.html / "_explorers", book.downloads / "attention.zip"

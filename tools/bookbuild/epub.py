@@ -19,7 +19,28 @@ SPACES = {"svg": "http://www.w3.org/2000/svg", "math": "http://www.w3.org/1998/M
 #: What the HTML parser has written in small letters, and XML distinguishes.
 CASES = {
     one.lower(): one
-    for one in ["viewBox", "preserveAspectRatio", "clipPath", "clipPathUnits", "linearGradient", "radialGradient", "gradientUnits", "gradientTransform", "markerWidth", "markerHeight", "markerUnits", "refX", "refY", "textPath", "textLength", "lengthAdjust", "pathLength", "patternUnits", "patternTransform", "foreignObject"]
+    for one in [
+        "viewBox",
+        "preserveAspectRatio",
+        "clipPath",
+        "clipPathUnits",
+        "linearGradient",
+        "radialGradient",
+        "gradientUnits",
+        "gradientTransform",
+        "markerWidth",
+        "markerHeight",
+        "markerUnits",
+        "refX",
+        "refY",
+        "textPath",
+        "textLength",
+        "lengthAdjust",
+        "pathLength",
+        "patternUnits",
+        "patternTransform",
+        "foreignObject",
+    ]
 }
 VARIABLE = re.compile(r"var\((--[\w-]+)(?:,\s*((?:[^()]|\([^()]*\))*))?\)")
 STYLES = (
@@ -29,8 +50,9 @@ STYLES = (
 )
 CONTAINER = (
     '<?xml version="1.0"?><container version="1.0" '
-    'xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles><rootfile '
-    'full-path="book/content.opf" media-type="application/oebps-package+xml"/></rootfiles></container>'
+    'xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
+    '<rootfile full-path="book/content.opf" media-type="application/oebps-package+xml"/>'
+    "</rootfiles></container>"
 )
 
 
@@ -77,7 +99,8 @@ def xhtml(name: str, body: Any, values: dict[str, str]) -> tuple[bytes, str]:
     page = (
         '<html xmlns="http://www.w3.org/1999/xhtml" xmlns:xlink="http://www.w3.org/1999/xlink" '
         'xml:lang="en" lang="en">'
-        f'<head><title>{escape(heading(body))}</title><link rel="stylesheet" href="{style}"/></head>'
+        f"<head><title>{escape(heading(body))}</title>"
+        f'<link rel="stylesheet" href="{style}"/></head>'
         f"<body>{etree.tostring(body, encoding='unicode', with_tail=False)}</body></html>"
     )
     etree.fromstring(page)  # well formed, or it ends here
@@ -122,7 +145,8 @@ def make_epub(book: Book) -> None:
         for path, content in files.items():
             made.writestr(f"book/{path}", content)
     say(
-        f"{os.path.relpath(file)}: {len(names)} pages, {file.stat().st_size / 1e6:.1f} MB, {time.monotonic() - start:.0f} s"
+        f"{os.path.relpath(file)}: {len(names)} pages, "
+        f"{file.stat().st_size / 1e6:.1f} MB, {time.monotonic() - start:.0f} s"
     )
 
 
@@ -150,7 +174,8 @@ def package(book: Book, items: list[str], count: int) -> str:
     return (
         '<package xmlns="http://www.idpf.org/2007/opf" version="3.0" unique-identifier="id" '
         'xml:lang="en"><metadata xmlns:dc="http://purl.org/dc/elements/1.1/">'
-        f'<dc:identifier id="id">urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, book.site)}</dc:identifier>'
+        f'<dc:identifier id="id">urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, book.site)}'
+        "</dc:identifier>"
         f"<dc:title>{escape(book.config['title'])}</dc:title>"
         f"<dc:creator>{escape(book.config['author'])}</dc:creator><dc:language>en</dc:language>"
         f'<meta property="dcterms:modified">{now}</meta></metadata>'

@@ -15,7 +15,20 @@ from lxml.etree import strip_elements
 from .common import Book, fail, main_page
 
 FRONT, BACK = ["intro"], ["notation", "claims", "bibliography"]
-DROPPED = ["headerlink", "attn-controls", "attn-progress", "attn-count", "attn-explorer-wait", "attn-links", "above-input", "toctree-wrapper", "attn-filter", "attn-found", "copybtn", "attn-said"]
+DROPPED = [
+    "headerlink",
+    "attn-controls",
+    "attn-progress",
+    "attn-count",
+    "attn-explorer-wait",
+    "attn-links",
+    "above-input",
+    "toctree-wrapper",
+    "attn-filter",
+    "attn-found",
+    "copybtn",
+    "attn-said",
+]
 TO_DIV = {"form": "div", "fieldset": "div", "legend": "div", "label": "span", "details": "div"}
 
 

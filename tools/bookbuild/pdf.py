@@ -30,7 +30,8 @@ Sections = dict[str, list[tuple[str, str]]]
 
 LIMIT = 25  # sheets that one page of the site may fill
 PLACE = "http://book.invalid/"  # where the pages seem to be: requests are answered from the folder
-PAPER = {"format": "A4", "margin": dict(top="17mm", bottom="20mm", left="18mm", right="18mm")}
+MARGIN = {"top": "17mm", "bottom": "20mm", "left": "18mm", "right": "18mm"}
+PAPER = {"format": "A4", "margin": MARGIN}
 WIDTH = 657  # CSS pixels of the text on it
 
 
@@ -201,7 +202,7 @@ def bookmark(
 
 
 def make_pdf(book: Book) -> None:
-    """Print the book into ``_build/downloads``; a page of the site fills at most ``LIMIT`` sheets."""
+    """Print the book into ``_build/downloads``; a page fills at most ``LIMIT`` sheets."""
     from playwright.sync_api import sync_playwright
 
     start, names = time.monotonic(), pages(book)
@@ -211,7 +212,9 @@ def make_pdf(book: Book) -> None:
         printed["cover"] = press.put("cover", cover(book))
         printed["contents"] = None  # when the numbers are known
         for name in names:
-            body = article(book, name, lambda address: PLACE + address)
+            body = article(
+                book, name, lambda to: (PLACE if to.split(".html")[0] in names else book.site) + to
+            )
             titles[name] = heading(body)
             sections[name] = [(heading(one), one.get("id")) for one in body.xpath(".//section[h2]")]
             printed[name] = press.put(name, body)
