@@ -1,8 +1,9 @@
-"""Make the environment with nothing but Python 3.11+: ``python3 tools/setup.py [system|browser]``.
+"""Make the environment with nothing but Python 3.11+: ``python3 tools/setup.py [system|browser|hub]``.
 
 Without an argument: creates ``.venv``, installs ``requirements.lock`` and the package itself.
 With ``system``: installs bubblewrap, PostgreSQL and libseccomp for the grader's tests.
 With ``browser``: finds a Chromium for the browser tests, or installs one.
+With ``hub``: installs JupyterHub and its proxy into ``.venv``, for the test of a term on a hub.
 Safe to interrupt and to repeat; a finished set-up is recognised by a hash and skipped at once.
 """
 

@@ -71,7 +71,10 @@ OTHER_FILES = {
         ["b.ipynb", "a.IPYNB", "notes.txt"],
         "small.ipynb is missing and 2 notebooks of other names are there: a.IPYNB, b.ipynb",
     ),
-    "nothing of the student's": (["timestamp.txt", "submission_secret.txt", ".DS_Store", "._small.ipynb"], None),
+    "nothing of the student's": (
+        ["timestamp.txt", "submission_secret.txt", ".DS_Store", "._small.ipynb"],
+        None,
+    ),
 }
 
 
