@@ -29,7 +29,10 @@ class CatalogueHook(BuildHookInterface):  # type: ignore[type-arg]
                 build_data["force_include"][str(source)] = target
         for source in sorted(Path(self.root).glob("experiments/results/*.json")):
             build_data["force_include"][str(source)] = f"attn_course/data/results/{source.name}"
-        scripts = [*Path(self.root).glob("experiments/**/*.py"), *Path(self.root).glob("benchmarks/*.py")]
+        scripts = [
+            *Path(self.root).glob("experiments/**/*.py"),
+            *Path(self.root).glob("benchmarks/*.py"),
+        ]
         for source in sorted(scripts):
             target = f"attn_course/scripts/{source.relative_to(self.root).as_posix()}"
             build_data["force_include"][str(source)] = target
