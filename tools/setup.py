@@ -1,4 +1,4 @@
-"""Make the environment with nothing but Python 3.11+: ``python3 tools/setup.py [system|browser|hub]``.
+"""Make the environment with nothing but Python 3.11+: ``python3 tools/setup.py [PART]``.
 
 Without an argument: creates ``.venv``, installs ``requirements.lock`` and the package itself.
 With ``system``: installs bubblewrap, PostgreSQL and libseccomp for the grader's tests.
