@@ -22,7 +22,7 @@ export PYTHONUNBUFFERED ?= 1
 unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help book html html-strict downloads pdf epub zip page slides serve sweep records test nightly lint types unit sets grading notebooks exercises exercises-check site browser system setup lock wheel clean translation language-model
+.PHONY: help book html html-strict downloads pdf epub zip page slides serve sweep records test nightly lint types unit sets grading notebooks exercises exercises-check site browser system hub setup lock wheel clean translation language-model
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -70,7 +70,7 @@ test: setup ## everything that CI runs, and how long each part took
 	@MAKE="$(MAKE)" $(BIN)/python tools/parts.py lint types unit sets grading notebooks exercises-check html-strict site
 
 nightly: export TESTS = long
-nightly: setup ## what is too long for every push: right answers under 20 seeds, all sets in stock nbgrader, 20 kills, kernels for an A100
+nightly: setup hub ## what is too long for every push: right answers under 20 seeds, all sets in stock nbgrader, 20 kills, kernels for an A100, every notebook alone, a term on a hub
 	@MAKE="$(MAKE)" $(BIN)/python tools/parts.py unit sets notebooks grading
 
 lint: setup ## style and import rules
@@ -106,6 +106,9 @@ system: setup ## install what the grader's tests need (bubblewrap, PostgreSQL, l
 
 browser: setup ## find or install a Chromium for the browser tests
 	@$(PYTHON) tools/setup.py browser
+
+hub: setup ## install JupyterHub and its proxy for the nightly test of a term
+	@$(PYTHON) tools/setup.py hub
 
 SETTING ?= reduced
 translation: setup ## train the translation experiment (SETTING=full for a GPU); stop and repeat as you like

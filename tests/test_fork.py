@@ -18,7 +18,10 @@ sys.path.insert(0, str(ROOT / "tools"))
 from bookbuild.common import Book  # noqa: E402  the line above makes it importable
 
 # what GitHub, the package index and readers see as it is
-COPIES = ["CITATION.cff", "README.md", "book/_config.yml", "book/instructors.md", "pyproject.toml"]
+COPIES = [
+    *("CITATION.cff", "README.md", "book/_config.yml", "book/instructors.md"),
+    *("deploy/github-classroom/attention.yml", "pyproject.toml"),
+]
 
 
 def git(*arguments: str, folder: Path = ROOT) -> list[str]:

@@ -1,8 +1,9 @@
-"""Make the environment with nothing but Python 3.11+: ``python3 tools/setup.py [system|browser]``.
+"""Make the environment with nothing but Python 3.11+: ``python3 tools/setup.py [PART]``.
 
 Without an argument: creates ``.venv``, installs ``requirements.lock`` and the package itself.
 With ``system``: installs bubblewrap, PostgreSQL and libseccomp for the grader's tests.
 With ``browser``: finds a Chromium for the browser tests, or installs one.
+With ``hub``: installs JupyterHub and its proxy into ``.venv``, for the test of a term on a hub.
 Safe to interrupt and to repeat; a finished set-up is recognised by a hash and skipped at once.
 """
 
@@ -201,9 +202,23 @@ def browser() -> None:
         )
 
 
+def hub() -> None:
+    """Install JupyterHub beside the locked packages, and its proxy, for one nightly test."""
+    programs = BIN / "jupyterhub", BIN / "configurable-http-proxy"
+    if all(program.exists() for program in programs):
+        return
+    if shutil.which("npm") is None:
+        fail("the proxy of JupyterHub needs npm and Node.js 20: install them (nodejs.org)")
+    say("installing JupyterHub and its proxy")
+    run(BIN / "python", "-m", "pip", "install", "--constraint", LOCK, "jupyterhub>=5.2")
+    run("npm", "install", "--silent", "--prefix", VENV, "configurable-http-proxy@5.3.0")
+    if not programs[1].exists():
+        programs[1].symlink_to(VENV.resolve() / "node_modules/.bin/configurable-http-proxy")
+
+
 if __name__ == "__main__":
     try:
-        steps = {"environment": environment, "browser": browser, "system": system}
+        steps = {"environment": environment, "browser": browser, "system": system, "hub": hub}
         steps[(sys.argv[1:] or ["environment"])[0]]()
     except KeyboardInterrupt:
         fail("interrupted: run the same command again to continue")

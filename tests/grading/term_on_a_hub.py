@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,6 +17,9 @@ import sets
 
 ROOT, DEPLOY, SLUG = sets.ROOT, sets.ROOT / "deploy/jupyterhub", "00_warm_up"
 COURSE, EXCHANGE = Path("/home/instructor/attention"), Path("/srv/nbgrader/exchange")
+WRONG = """def stable_softmax(scores, dim=-1):
+    weights = scores.exp()
+    return weights / weights.sum(dim, keepdim=True)"""
 HUB = "http://127.0.0.1:8000"
 ENVIRONMENT = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
 
@@ -51,10 +53,8 @@ class Student:
 
     def call(self, method, path, server=None, **more):
         server = server or self.name
-        tokens = [
-            one.value for one in self.web.cookies if one.name == "_xsrf" and server in one.path
-        ]
-        headers = {"X-XSRFToken": tokens[0] if tokens else ""}
+        cookies = [one for one in self.web.cookies if one.name == "_xsrf" and server in one.path]
+        headers = {"X-XSRFToken": cookies[0].value if cookies else ""}
         return self.web.request(method, f"{HUB}/user/{server}/{path}", headers=headers, **more)
 
     def assignments(self, action):
@@ -121,9 +121,7 @@ def main():
         notebook = student.contents("GET", path)
         answers = sets.answers(SLUG)
         if student is bo:
-            answers["stable_softmax"] = (
-                "def stable_softmax(scores, dim=-1):\n    return scores.exp()"
-            )
+            answers["stable_softmax"] = WRONG
         for cell in notebook["cells"]:
             grade_id = cell["metadata"].get("nbgrader", {}).get("grade_id")
             cell["source"] = answers.get(grade_id, cell["source"])
@@ -147,21 +145,11 @@ def main():
         (page,) = student.contents("GET", folder["path"])
         pages[student.name] = student.contents("GET", page["path"])
 
-    # each student sees only their own
-    assert ada.call("GET", f"api/contents/{path}", server="bo").status_code in (403, 404)
-    looking = (
-        f"find {EXCHANGE} /home -name '*.ipynb' -exec head -c1 {{}} + 2>/dev/null | grep '==>'; "
-        f"ls {EXCHANGE}/attn-course/inbound {EXCHANGE}/attn-course/feedback 2>/dev/null || true"
-    )
-    seen = run("sh", "-c", looking, user="ada")
-    print(json.dumps({"marks": marks, "pages": pages, "seen": seen}))
+    of_bo = ada.call("GET", f"api/contents/{path}", server="bo").status_code
+    find = f"find {EXCHANGE} /home/bo {COURSE} -readable -type f 2>/dev/null; true"
+    seen = run("sh", "-c", find, user="ada").split("\n")[:-1]
+    print(json.dumps({"marks": marks, "pages": pages, "of_bo": of_bo, "seen": seen}))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    finally:
-        print(
-            Path("/srv/hub.log").read_text()[-4000:] if Path("/srv/hub.log").exists() else "",
-            file=sys.stderr,
-        )
+    main()
