@@ -158,9 +158,11 @@ class Adapted:
     ) -> tuple[list[Any], dict[str, Any], dict[str, int | str]]:
         """Arguments for the inner function, and where each of the book's names is among them."""
         found = dict(zip(self.given, args, strict=False))
-        rest, placed = list(args[len(self.given) :]), set(found)
-        found |= {self.book.get(key, key): value for key, value in kwargs.items()}
-        about = self.convention.functions[self.of]
+        rest, about = list(args[len(self.given) :]), self.convention.functions[self.of]
+        named = {self.book.get(key, key): value for key, value in kwargs.items()}
+        # a function of ours may take some by name only; a learner's gets all by position, if it can
+        placed = {*found, *named} - (named.keys() & set(self.back and about.get("named", ()) or ()))
+        found |= named
         for name in found:
             if self.convention.negates(self.of, name):
                 found[name] = negated(found[name])
@@ -174,7 +176,7 @@ class Adapted:
             places[name] = len(made)
             made.append(found[name])
         named = {}
-        for name in found:
+        for name in found:  # behind a gap
             if name not in places:
                 places[name] = name if self.back else self.convention.new(name)
                 named[str(places[name])] = found[name]
@@ -206,17 +208,23 @@ class Adapted:
         try:
             found = student._dispatch(operation, self.inner, tuple(made), named, options)
         except student.GradientMissing as error:
-            back = {str(p): self.given.index(n) for n, p in places.items() if type(p) is int}
-            text = re.sub(r"argument (\d+)", lambda m: f"argument {back[m[1]]}", str(error))
-            for old, new in self.convention.arguments.items():
-                text = text.replace(f"`{new}`", f"`{old}`")
-            raise student.GradientMissing(text) from None
+            said = re.sub(r"argument \d+|`\w+`", lambda m: self._said(m[0], places, args), str(error))
+            raise student.GradientMissing(said) from None
         if operation == "source":
             for new, old in self.convention.book_name.items():
                 found = re.sub(rf"\b{new}\b", old, found)
         elif operation in ("measure", "traces"):
             found = (self._result(found[0]), *found[1:])
         return found
+
+    def _said(self, inner: str, places: Mapping[str, int | str], args: Sequence[Any]) -> str:
+        """How the caller passed what the inner function knows as ``argument 2`` or by a name."""
+        for name, place in places.items():
+            if inner == (f"argument {place}" if isinstance(place, int) else f"`{place}`"):
+                index = self.given.index(name)
+                outer = self.convention.new(name) if self.back else name
+                return f"argument {index}" if index < len(args) else f"`{outer}`"
+        return inner
 
     def as_called(self, record: Record) -> Record:
         """A call and its outcome as the learner's function saw them."""
