@@ -100,7 +100,9 @@ class Convention:
         """A text with the variant's names: of all functions, and of the arguments of some."""
         for old, about in self.functions.items():
             # torch has functions of some of these names
-            lone = rf"(?<![.\w]){old}\b" if "_" in old else rf"(?<![.\w]){old}(?=\()|(?<=`){old}(?=`)"
+            lone = (
+                rf"(?<![.\w]){old}\b" if "_" in old else rf"(?<![.\w]){old}(?=\()|(?<=`){old}(?=`)"
+            )
             lone = rf"(?<!torch's own `)(?<!torch's `)(?:{lone})"
             if not ("_" not in old and any(old in self.functions[f]["book"] for f in of)):
                 text = re.sub(lone, about["name"], text)
@@ -203,12 +205,17 @@ class Adapted:
         """Let a helper of ``student`` work on the learner's own function."""
         made, named, places = self.turned(args, kwargs)
         if operation == "grad":
-            wrt = [places[self.given[w] if type(w) is int else self.book.get(w, w)] for w in options["wrt"]]
+            wrt = [
+                places[self.given[w] if type(w) is int else self.book.get(w, w)]
+                for w in options["wrt"]
+            ]
             options = options | {"wrt": wrt}
         try:
             found = student._dispatch(operation, self.inner, tuple(made), named, options)
         except student.GradientMissing as error:
-            said = re.sub(r"argument \d+|`\w+`", lambda m: self._said(m[0], places, args), str(error))
+            said = re.sub(
+                r"argument \d+|`\w+`", lambda m: self._said(m[0], places, args), str(error)
+            )
             raise student.GradientMissing(said) from None
         if operation == "source":
             for new, old in self.convention.book_name.items():
@@ -253,7 +260,9 @@ class VariedProbe(Probe):
         super().__init__(*args, **kwargs)
         self.convention = convention
 
-    def _book(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def _book(
+        self, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
         """A call as the book writes it: what the variant names goes to its place."""
         about, new = self.convention.functions[self.name], self.convention.new
         left, made = dict(kwargs), list(args)
