@@ -68,13 +68,15 @@ WORDS: dict[str, list[tuple[str, str]]] = {
     "07_scaled_dot_product": [("as `False` does in a mask", "as `True` does in a mask")],
     "10_encoder_decoder": [("reach the first five arguments", "reach all arguments but the mask")],
     "11_language_model": [
-        ("a function with the contract of exercise 3:", "given, the function of exercise 3 with these arguments in this order:"),
+        ("a function with the contract of exercise 3:", "given, as in exercise 3 but called so:"),
         ("a function with the contract of exercise 2:", "given:"),
     ],
     "14_sparse_attention": [
         ("says whether position `i` may attend", "is False where position `i` may attend"),
-        ("`is_global` $g$ is `(length,)`, booleans.", "`is_global` is `(length,)`, booleans: True where $g_i$ holds, at a global position."),
-        ("with the first six `(L, E)`:", "with `(L, E)` for all but the two booleans, of which `is_global` is True at a global position:"),
+        ("`is_global` $g$ is `(length,)`, booleans.",
+         "`is_global` is `(length,)`, booleans: True where $g_i$ holds, at a global position."),
+        ("with the first six `(L, E)`:",
+         "with `(L, E)` for all but the booleans, where `is_global` is True at a global position:"),
     ],
 }  # fmt: skip
 # The same in messages to a learner.
@@ -403,9 +405,10 @@ class _Writer:
             for k, v in given.items()
         ]
         head = f"{self.convention.functions[of]['name']}("
-        due = _shown(adapted._result(value))
+        gives = _shown(adapted._result(value))
         code = "".join(f"    {line},\n" for line in shown)
-        return f"\nFor example, numbers rounded to four digits:\n\n```python\n{head}\n{code})\n# gives {due}\n```\n"
+        text = f"```python\n{head}\n{code})\n# gives {gives}\n```\n"
+        return f"\nFor example, numbers rounded to four digits:\n\n{text}"
 
     def _answer(self, body: str) -> str:
         """A cell of the learner: signatures of the variant, and the model answer behind them."""

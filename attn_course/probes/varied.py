@@ -127,7 +127,7 @@ class Convention:
             parts = {key: exchanged(text) for key, text in parts.items()}
         parts |= {"probe": report.probe, "example": report.example}
         parts = {key: self.renamed(text, [of]) for key, text in parts.items()}
-        return replace(report, function=self.functions[of]["name"], **parts)
+        return replace(report, function=self.functions[of]["name"], **parts)  # type: ignore[arg-type]
 
 
 def rename(code: str, old: str, new: str, *, named: bool = False) -> str:
@@ -163,7 +163,9 @@ class Adapted:
         rest, about = list(args[len(self.given) :]), self.convention.functions[self.of]
         named = {self.book.get(key, key): value for key, value in kwargs.items()}
         # a function of ours may take some by name only; a learner's gets all by position, if it can
-        placed = {*found, *named} - (named.keys() & set(self.back and about.get("named", ()) or ()))
+        placed = {*found, *named} - (
+            named.keys() & set(about.get("named", ()) if self.back else ())
+        )
         found |= named
         for name in found:
             if self.convention.negates(self.of, name):
@@ -291,7 +293,7 @@ class VariedProbe(Probe):
         places = {self.convention.new(name): i for i, name in enumerate(about["book"])}
         args, kwargs = self._book(args, kwargs)  # type: ignore[assignment]
         names = wrt if isinstance(wrt, tuple) else (wrt,)
-        made = [places.get(w, w) for w in names]
+        made: list[Any] = [places.get(w, w) for w in names]
         made = [about["book"][w] if type(w) is int and w >= len(args) else w for w in made]
         super().gradient(*args, wrt=tuple(made), **kwargs)
 
