@@ -1,4 +1,4 @@
-"""Private variants of sets: right answers earn full marks, mistakes are named, copies earn little."""
+"""Private variants: right answers earn full marks, mistakes are named, copies earn little."""
 
 import json
 import random
