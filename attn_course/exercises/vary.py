@@ -68,13 +68,15 @@ WORDS: dict[str, list[tuple[str, str]]] = {
     "07_scaled_dot_product": [("as `False` does in a mask", "as `True` does in a mask")],
     "10_encoder_decoder": [("reach the first five arguments", "reach all arguments but the mask")],
     "11_language_model": [
-        ("a function with the contract of exercise 3:", "given, the function of exercise 3 with these arguments in this order:"),
+        ("a function with the contract of exercise 3:", "given, as in exercise 3 but called so:"),
         ("a function with the contract of exercise 2:", "given:"),
     ],
     "14_sparse_attention": [
         ("says whether position `i` may attend", "is False where position `i` may attend"),
-        ("`is_global` $g$ is `(length,)`, booleans.", "`is_global` is `(length,)`, booleans: True where $g_i$ holds, at a global position."),
-        ("with the first six `(L, E)`:", "with `(L, E)` for all but the two booleans, of which `is_global` is True at a global position:"),
+        ("`is_global` $g$ is `(length,)`, booleans.",
+         "`is_global` is `(length,)`, booleans: True where $g_i$ holds, at a global position."),
+        ("with the first six `(L, E)`:",
+         "with `(L, E)` for all but the booleans, where `is_global` is True at a global position:"),
     ],
 }  # fmt: skip
 # The same in messages to a learner.
@@ -282,7 +284,9 @@ class _Writer:
         """
         made = []
         for cell in cells:
-            nodes = statements(cell) if '"solution": true' in cell and "[markdown]" not in cell else []
+            nodes = (
+                statements(cell) if '"solution": true' in cell and "[markdown]" not in cell else []
+            )
             self.signatures |= {
                 node.name: ast.unparse(node.args)
                 for node in nodes
@@ -302,7 +306,9 @@ class _Writer:
                 body = self._test(body)
             made.append(f"{head}\n{body}")
         if self.words:
-            raise VaryError(f"{self.convention.slug}: expected the phrase {next(iter(self.words))!r}")
+            raise VaryError(
+                f"{self.convention.slug}: expected the phrase {next(iter(self.words))!r}"
+            )
         return "".join(made)
 
     def _of(self, cells: Sequence[str], place: int) -> list[str]:
@@ -365,7 +371,11 @@ class _Writer:
         """What a variant changes, and an example of its own."""
         about, new = self.convention.functions[of], self.convention.new
         order = ", ".join(f"`{a}`" if a[0] == "*" else f"`{new(a)}`" for a in about["order"])
-        told = f"\n`{about['name']}` takes its arguments in the order {order}.\n" if "," in order else ""
+        told = (
+            f"\n`{about['name']}` takes its arguments in the order {order}.\n"
+            if "," in order
+            else ""
+        )
         return told + self._example(of)
 
     def _example(self, of: str) -> str:
@@ -390,11 +400,15 @@ class _Writer:
         names = [a for a in places if isinstance(places[a], int)]
         given = {self.convention.new(a): args[i] for i, a in enumerate(names)} | kwargs
         given |= {f"*{i}": one for i, one in enumerate(args[len(names) :])}
-        shown = [_shown(v) if k[0] == "*" or args[len(names) :] else f"{k}={_shown(v)}" for k, v in given.items()]
+        shown = [
+            _shown(v) if k[0] == "*" or args[len(names) :] else f"{k}={_shown(v)}"
+            for k, v in given.items()
+        ]
         head = f"{self.convention.functions[of]['name']}("
-        due = _shown(adapted._result(value))
+        gives = _shown(adapted._result(value))
         code = "".join(f"    {line},\n" for line in shown)
-        return f"\nFor example, numbers rounded to four digits:\n\n```python\n{head}\n{code})\n# gives {due}\n```\n"
+        text = f"```python\n{head}\n{code})\n# gives {gives}\n```\n"
+        return f"\nFor example, numbers rounded to four digits:\n\n{text}"
 
     def _answer(self, body: str) -> str:
         """A cell of the learner: signatures of the variant, and the model answer behind them."""
@@ -419,7 +433,10 @@ class _Writer:
                 edits.append((end, len(raw), code.encode()))
             if RETURN in about.get("negated", ()):
                 edits += [
-                    (*_span(starts, one.value), f"~({ast.get_source_segment(body, one.value)})".encode())
+                    (
+                        *_span(starts, one.value),
+                        f"~({ast.get_source_segment(body, one.value)})".encode(),
+                    )
                     for one in _returns(node)
                 ]
         return _edited(raw, edits)
@@ -461,7 +478,9 @@ class _Writer:
         if f'load_oracles("{slug}")' in body:
             body = body.replace("load_oracles", "load_variant", 1)
             lines = textwrap.indent(pformat(self.drawn, width=90, compact=True), "    ")
-            return body.replace(f'load_oracles("{slug}")', f'load_variant(\n    "{slug}",\n{lines},\n)')
+            return body.replace(
+                f'load_oracles("{slug}")', f'load_variant(\n    "{slug}",\n{lines},\n)'
+            )
         raw, starts, tree = body.encode(), _offsets(body.encode()), ast.parse(body)
         edits: list[tuple[int, int, bytes]] = []
         of, asked, direct = "", set(), []
@@ -480,7 +499,11 @@ class _Writer:
             elif isinstance(node, ast.Name) and node.id in names and id(node) not in asked:
                 local = isinstance(node.ctx, ast.Store) or node.id in _parameters(tree)
                 direct += [] if local else [node.id]
-        head = "".join(f"{one} = probes.book({n}={n})\n" for one in dict.fromkeys(direct) for n in [names[one]["name"]])
+        head = "".join(
+            f"{one} = probes.book({n}={n})\n"
+            for one in dict.fromkeys(direct)
+            for n in [names[one]["name"]]
+        )
         if head:
             head = f"# your functions, called as in the book\n{head}"
         return _joined(head, _wrapped(_edited(raw, edits)))
@@ -491,7 +514,9 @@ class _Writer:
         first, edits = FIRST.get(method, 0), []
         if method == "gives" and self.convention.negates(of) and node.args:
             edits.append((*_span(starts, node.args[0]), _negation(node.args[0], body).encode()))
-        starred = any(isinstance(a, ast.Starred) for a in node.args) or any(a[0] == "*" for a in about["book"])
+        starred = any(isinstance(a, ast.Starred) for a in node.args) or any(
+            a[0] == "*" for a in about["book"]
+        )
         if starred or any(key.arg == "via" for key in node.keywords):
             return edits  # what it is called with is in the order of the book
         pairs = [*zip(about["book"], node.args[first:], strict=False)]
@@ -508,8 +533,13 @@ class _Writer:
             if key.arg == "wrt" and not any(isinstance(n, ast.Name) for n in ast.walk(key.value)):
                 wrt = ast.literal_eval(key.value)
                 places = wrt if isinstance(wrt, tuple) else (wrt,)
-                new = [self.convention.new(about["book"][w] if isinstance(w, int) else w) for w in places]
-                edits.append((*_span(starts, key.value), repr(tuple(new)).replace("'", '"').encode()))
+                new = [
+                    self.convention.new(about["book"][w] if isinstance(w, int) else w)
+                    for w in places
+                ]
+                edits.append(
+                    (*_span(starts, key.value), repr(tuple(new)).replace("'", '"').encode())
+                )
         return edits
 
 
@@ -569,7 +599,9 @@ def _offsets(raw: bytes) -> list[int]:
 
 
 def _span(starts: list[int], node: Any) -> tuple[int, int]:
-    return starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
+    return starts[node.lineno - 1] + node.col_offset, starts[
+        node.end_lineno - 1
+    ] + node.end_col_offset
 
 
 def _edited(raw: bytes, edits: list[tuple[int, int, bytes]]) -> str:
@@ -605,4 +637,8 @@ def _shown(value: Any) -> str:
         return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k!r}: {_shown(v)}" for k, v in value.items()) + "}"
-    return repr(round(value, 4) + 0.0) if isinstance(value, float) and math.isfinite(value) else repr(value)
+    return (
+        repr(round(value, 4) + 0.0)
+        if isinstance(value, float) and math.isfinite(value)
+        else repr(value)
+    )

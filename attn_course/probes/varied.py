@@ -127,7 +127,7 @@ class Convention:
             parts = {key: exchanged(text) for key, text in parts.items()}
         parts |= {"probe": report.probe, "example": report.example}
         parts = {key: self.renamed(text, [of]) for key, text in parts.items()}
-        return replace(report, function=self.functions[of]["name"], **parts)
+        return replace(report, function=self.functions[of]["name"], **parts)  # type: ignore[arg-type]
 
 
 def rename(code: str, old: str, new: str, *, named: bool = False) -> str:
@@ -160,9 +160,13 @@ class Adapted:
     ) -> tuple[list[Any], dict[str, Any], dict[str, int | str]]:
         """Arguments for the inner function, and where each of the book's names is among them."""
         found = dict(zip(self.given, args, strict=False))
-        rest, placed = list(args[len(self.given) :]), set(found)
-        found |= {self.book.get(key, key): value for key, value in kwargs.items()}
-        about = self.convention.functions[self.of]
+        rest, about = list(args[len(self.given) :]), self.convention.functions[self.of]
+        named = {self.book.get(key, key): value for key, value in kwargs.items()}
+        # a function of ours may take some by name only; a learner's gets all by position, if it can
+        placed = {*found, *named} - (
+            named.keys() & set(about.get("named", ()) if self.back else ())
+        )
+        found |= named
         for name in found:
             if self.convention.negates(self.of, name):
                 found[name] = negated(found[name])
@@ -176,7 +180,7 @@ class Adapted:
             places[name] = len(made)
             made.append(found[name])
         named = {}
-        for name in found:
+        for name in found:  # behind a gap
             if name not in places:
                 places[name] = name if self.back else self.convention.new(name)
                 named[str(places[name])] = found[name]
@@ -211,17 +215,25 @@ class Adapted:
         try:
             found = student._dispatch(operation, self.inner, tuple(made), named, options)
         except student.GradientMissing as error:
-            back = {str(p): self.given.index(n) for n, p in places.items() if type(p) is int}
-            text = re.sub(r"argument (\d+)", lambda m: f"argument {back[m[1]]}", str(error))
-            for old, new in self.convention.arguments.items():
-                text = text.replace(f"`{new}`", f"`{old}`")
-            raise student.GradientMissing(text) from None
+            said = re.sub(
+                r"argument \d+|`\w+`", lambda m: self._said(m[0], places, args), str(error)
+            )
+            raise student.GradientMissing(said) from None
         if operation == "source":
             for new, old in self.convention.book_name.items():
                 found = re.sub(rf"\b{new}\b", old, found)
         elif operation in ("measure", "traces"):
             found = (self._result(found[0]), *found[1:])
         return found
+
+    def _said(self, inner: str, places: Mapping[str, int | str], args: Sequence[Any]) -> str:
+        """How the caller passed what the inner function knows as ``argument 2`` or by a name."""
+        for name, place in places.items():
+            if inner == (f"argument {place}" if isinstance(place, int) else f"`{place}`"):
+                index = self.given.index(name)
+                outer = self.convention.new(name) if self.back else name
+                return f"argument {index}" if index < len(args) else f"`{outer}`"
+        return inner
 
     def as_called(self, record: Record) -> Record:
         """A call and its outcome as the learner's function saw them."""
@@ -281,7 +293,7 @@ class VariedProbe(Probe):
         places = {self.convention.new(name): i for i, name in enumerate(about["book"])}
         args, kwargs = self._book(args, kwargs)  # type: ignore[assignment]
         names = wrt if isinstance(wrt, tuple) else (wrt,)
-        made = [places.get(w, w) for w in names]
+        made: list[Any] = [places.get(w, w) for w in names]
         made = [about["book"][w] if type(w) is int and w >= len(args) else w for w in made]
         super().gradient(*args, wrt=tuple(made), **kwargs)
 
