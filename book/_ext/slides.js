@@ -12,5 +12,10 @@ function fit(slide) {
   const from = part ? parseFloat(getComputedStyle(part).fontSize) : 30;
   for (let size = from; size >= from / 2 && full(); size -= 1) (part ?? slide).style.fontSize = `${size}px`;
 }
-Reveal.on("ready", (event) => document.fonts.ready.then(() => fit(event.currentSlide)));
-Reveal.on("slidechanged", (event) => fit(event.currentSlide));
+// a font comes when the first slide needs it, and moves what was measured before
+function settle({ currentSlide }) {
+  fit(currentSlide);
+  document.fonts.ready.then(() => fit(currentSlide));
+}
+Reveal.on("ready", settle);
+Reveal.on("slidechanged", settle);
