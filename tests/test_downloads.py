@@ -1,7 +1,6 @@
 """A downloaded notebook runs in an empty folder: the wheel, its extra ``book`` and a kernel are
-installed, and there is no checkout, no network, and no data unless its first cell asks for them."""
+installed, and there is no checkout, no network and no data."""
 
-import os
 import subprocess
 import sys
 import tomllib
@@ -52,11 +51,8 @@ def test_notebook_runs_alone(interpreter, tmp_path, page):
         "HOME": str(tmp_path),
         "OMP_NUM_THREADS": "1",
         "PATH": f"{interpreter.parent}:/usr/bin:/bin",
+        "HTTPS_PROXY": "http://127.0.0.1:9",  # where nothing answers
     }
-    if "ATTN_COURSE_DATA" not in notebook.cells[1].source:
-        environment["HTTPS_PROXY"] = "http://127.0.0.1:9"  # where nothing answers
-    elif folder := os.environ.get("ATTN_COURSE_DATA"):
-        environment["ATTN_COURSE_DATA"] = folder
     command = [interpreter, "-c", "from nbclient.cli import main; main()", path]
     options = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True}
     done = subprocess.run(command, check=False, **options)

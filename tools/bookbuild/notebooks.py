@@ -40,12 +40,6 @@ def install_cell(book: Book, page: Page) -> str:
         f'    package = "attn-course[book] @ git+{book.repository}@{BRANCH}"\n'
         '    subprocess.run([sys.executable, "-m", "pip", "install", "-q", package], check=True)'
     )
-    read = [path.read_text("utf-8") for path in page.modules if path.parent.name != "data"]
-    if any("load_shakespeare" in code for code in (page.code, *read)):
-        text = (
-            "# This page reads tiny Shakespeare: downloaded once (1 MB), unless ATTN_COURSE_DATA\n"
-            "# names a folder with tinyshakespeare/input.txt.\n" + text
-        )
     if re.search(r"^from experiments\b", page.code, re.M):
         text += (
             '\nif importlib.util.find_spec("experiments") is None:\n'
