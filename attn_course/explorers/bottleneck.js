@@ -71,7 +71,7 @@ function funnel({ accuracy, trained, most, units, onlength }) {
   const drop = s("path", { class: "attn-x-trace" }), said = s("text", { class: "attn-x-strong" });
   const grip = s("g", {}, s("circle", { r: 22, fill: "transparent" }), s("circle", { r: 8, class: "attn-x-mean" }));
   const node = s("svg", { viewBox: "0 0 380 354", role: "group", "aria-label": "Letters that go into one vector and come out backwards, and the share of words that come back whole by their length" },
-    s("text", { x: 0, y: VECTOR + 15, class: "attn-x-strong" }, "one vector"), s("text", { x: 380, y: VECTOR + 15, "text-anchor": "end", class: "attn-x-faint" }, `${units} numbers`), threads,
+    s("text", { x: 0, y: VECTOR + 15, class: "attn-x-strong" }, "one vector"), s("text", { x: 380, y: VECTOR + 15, "text-anchor": "end", class: "attn-x-faint" }, `${units} numbers`), threads, s("text", { x: 380, y: OUT + 40, "text-anchor": "end", class: "attn-x-faint" }, "the word backwards; grey: the right letter"),
     s("rect", { x: MIDDLE - 103, y: VECTOR - 3, width: 206, height: 26, rx: 3, class: "attn-x-vector" }), ...cells, letters,
     ...[0, 0.5, 1].flatMap((share) => [s("path", { class: share ? "attn-x-grid" : "attn-x-axis", d: `M${LEFT} ${y(share)}H${RIGHT}` }), s("text", { x: LEFT - 6, y: y(share) + 4, "text-anchor": "end" }, `${100 * share} %`)]),
     ...[1, 5, 10, 15].map((n) => s("text", { x: x(n).toFixed(1), y: FLOOR + 17, "text-anchor": "middle" }, String(n))),

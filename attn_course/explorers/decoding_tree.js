@@ -121,7 +121,7 @@ function render({ model, el }) {
       h("div", { class: "attn-x-top" }, player("Search word by word", 5, (share) => { const next = share < 1 ? Math.floor(share * (longest + 1)) : longest; if (next !== reach) { reach = next; draw(); } })),
       said,
       h("p", { class: "attn-x-big" }, big, "its probability"),
-      h("p", { class: "attn-x-note" }, "Solid: written. Light: kept by the beam. Struck out: tried and dropped. Empty: never tried."),
+      h("p", { class: "attn-x-note" }, "Dark blue: written. Pale blue: kept by the beam. Grey: tried and dropped. White: never tried."),
       voice.node],
     more: [fold("More",
       h("div", {}, set("alpha", { label: "Length term: exponent α", min: 0, max: 2, step: 0.1 }),

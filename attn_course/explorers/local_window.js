@@ -85,7 +85,7 @@ function chart({ words, furthest, widest, onposition, onwidth }) {
       texts.forEach((text, i) => text.setAttribute("class", i >= length ? "attn-x-faint attn-x-cut" : inside(i) ? "" : "attn-x-red"));
       lost.textContent = `cut off: ${Math.round(100 * sum(result.all.filter((_, i) => !inside(i))))} %`;
       sums[0].textContent = `bars: local-p, fades from its centre; sum ${sum(result.local_p).toFixed(2)}`;
-      sums[1].textContent = `dashed: local-m, softmax inside; sum ${sum(result.local_m).toFixed(2)}`;
+      sums[1].textContent = `dashed: local-m, softmax around step ${Math.floor(position + 0.5)}; sum ${sum(result.local_m).toFixed(2)}`;
       tell.position(Math.round(10 * position), `${digits(position, 1)}${words[Math.round(position)] ? `, ${words[Math.round(position)]}` : ", beyond the sentence"}`);
       tell.half_width(reach, String(reach));
       node.setAttribute("aria-label", `Weights over the ${length} words of a sentence, with a window from ${digits(position - reach, 1)} to ${digits(position + reach, 1)}; the same numbers are in the table below`);

@@ -81,10 +81,11 @@ function render({ model, el }) {
       const before = [...last.keys()].filter((other) => other < tensor && !product).length;
       return [REGISTERS.x, REGISTERS.y + (product ? 8 : before * 20)];
     };
+    const beside = (tensor, at) => ({ x: spot(tensor)[0] + CELL * new Set(at.map((place) => place % columnsOf(tensor))).size + 6, y: spot(tensor)[1] + 14 });
     const moving = share < 1, kinds = (tensor) => `attn-x-trace-tile${product && tensor < 2 ? "" : " attn-x-trace-result"}`;
     held.replaceChildren(
-      ...[...last.values()].filter((access) => !(moving && access === trace.steps[step - 1] && !access[2]) && !(product && access[2])).map(([, , , tensor, at]) => s("g", {}, tile(tensor, at, ...spot(tensor), kinds(tensor)), product ? s("text", { x: spot(tensor)[0] + 60, y: spot(tensor)[1] + 14 }, slots[tensor].name) : null)),
-      ...(result ? [tile(result[3], result[4], ...spot(result[3]), kinds(result[3])), s("text", { x: REGISTERS.x + 60, y: REGISTERS.y + 22 }, "sum of c")] : []));
+      ...[...last.values()].filter((access) => !(moving && access === trace.steps[step - 1] && !access[2]) && !(product && access[2])).map(([, , , tensor, at]) => s("g", {}, tile(tensor, at, ...spot(tensor), kinds(tensor)), product ? s("text", beside(tensor, at), slots[tensor].name) : null)),
+      ...(result ? [tile(result[3], result[4], ...spot(result[3]), kinds(result[3])), s("text", beside(result[3], result[4]), "sum of c")] : []));
     const [from, to] = out ? [spot(which), corner(which, places)] : [corner(which, places), spot(which)];
     flying.replaceChildren(...(moving ? [tile(which, places, from[0] + share * (to[0] - from[0]), from[1] + share * (to[1] - from[1]), `${kinds(which)} attn-x-trace-fly`)] : []));
     chip.classList.toggle("attn-x-off", !product);

@@ -22,7 +22,7 @@ export function compute({ scores, values, order, tile, corrected }) {
 
 function render({ model, el }) {
   const numbers = results(model, compute, ["scores", "values", "order", "tile", "corrected"]), voice = announcer();
-  const [left, right, top, line, low] = [68, 278, 42, 122, 250], count = model.get("scores").length, each = (right - left) / count;
+  const [left, right, top, line, low] = [78, 278, 42, 122, 250], count = model.get("scores").length, each = (right - left) / count;
   const height = Math.max(...model.get("scores")) - Math.min(...model.get("scores")), y = (score) => top + ((Math.max(...model.get("scores")) - score) / height) * (line - top - 6);
   const keys = s("g"), weights = s("g"), sums = s("g"), level = s("path", { class: "attn-x-axis", "stroke-dasharray": "4 3" }), edge = s("path", { class: "attn-x-axis" }), ring = s("circle", { r: 9, cy: low + 36, class: "attn-x-tip attn-x-own" });
   const most = s("text", { class: "attn-x-panel", "text-anchor": "end" }), shrink = s("text", { class: "attn-x-strong attn-x-panel", x: 4, y: 150, "pointer-events": "none" }), read = s("text", { x: 4, y: 13, class: "attn-x-panel" }), ratio = s("text", { x: 376, y: 310, "text-anchor": "end" });
@@ -56,11 +56,11 @@ function render({ model, el }) {
       return [...(group < step && now.factor < 1 ? [bar(weight(i, step - 1), "attn-x-trace")] : []), bar(bars[i], stale ? "attn-x-takes attn-x-stale" : "attn-x-ofweight"),
         s("text", { x: (left + (i + 0.5) * each).toFixed(1), y: low + 16, "text-anchor": "middle", class: "attn-x-ofvalue" }, digits(values[place], 0))];
     }));
-    // both sums on the scale of their largest, corrected or not
+    // both sums on one scale, corrected or not
     const all = bars.reduce((sum, one) => sum + one, 0), mixed = bars.reduce((sum, one, i) => sum + one * values[places[i]], 0);
-    const largest = Math.max(...steps.map((one) => one.total)), widest = Math.max(...steps.map((one) => one.mixture));
-    sums.replaceChildren(...[[294, mixed, widest, "attn-x-ofvalue"], [338, all, largest, "attn-x-ofweight"]].flatMap(([x, value, whole, look]) => {
-      const size = (low - 50) * value / whole;
+    const largest = Math.max(...steps.flatMap((one) => [one.total, one.mixture]));
+    sums.replaceChildren(...[[294, mixed, "attn-x-ofvalue"], [338, all, "attn-x-ofweight"]].flatMap(([x, value, look]) => {
+      const size = (low - 50) * value / largest;
       return [s("rect", { x, width: 36, y: (low - size).toFixed(1), height: size.toFixed(1), class: look }), s("text", { x: x + 18, y: (low - size - 6).toFixed(1), "text-anchor": "middle" }, digits(value, 1))];
     }));
     const end = left + Math.min(count, mix((step - 1) * tile, step * tile, share)) * each;
@@ -73,7 +73,7 @@ function render({ model, el }) {
     tell(step, `${step} of ${steps.length}`);
     const done = step === steps.length && share === 1, wrong = done && Math.abs(now.output - expected) > 1e-9;
     mean.textContent = digits(all > 0 ? mixed / all : 0, 2);
-    ratio.replaceChildren("mean = ", s("tspan", { class: "attn-x-ofvalue" }, digits(mixed, 1)), " / ", s("tspan", { class: "attn-x-ofweight" }, digits(all, 1)));
+    ratio.replaceChildren("mean = ", s("tspan", { class: "attn-x-ofvalue" }, digits(mixed, 2)), " / ", s("tspan", { class: "attn-x-ofweight" }, digits(all, 2)));
     read.textContent = `${Math.min(count, step * tile)} of ${count} keys read. Kept: max, Σ w, Σ w v`;
     mean.className = wrong ? "attn-x-bad" : "";
     said.textContent = !done ? "the mean of the values read so far" : wrong ? `wrong: attention gives ${digits(expected, 2)}` : "the mean, as attention gives it";

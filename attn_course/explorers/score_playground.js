@@ -72,7 +72,7 @@ function plane(labels, { onmove, onbegin }) {
     return { line, grip };
   });
   node.append(was, ...tips.map(({ line }) => line), ...[...tips].reverse().map(({ grip }) => grip), said,
-    ...[["query", "q: query"], ["key", `1 to ${labels.length - 1}: keys`]].map(([kind, text], i) => s("text", { x: i ? size - pad : pad, y: size + 8, "text-anchor": i ? "end" : "start", class: `attn-x-of${kind}` }, text)));
+    ...[["attn-x-ofquery", "q: query"], ["attn-x-ofkey", `1 to ${labels.length - 1}: keys`]].map(([kind, text], i) => s("text", { x: i ? size - pad : pad, y: size + 8, "text-anchor": i ? "end" : "start", class: kind }, text)));
   return {
     node,
     draw(vectors, before) {
@@ -121,8 +121,8 @@ function render({ model, el }) {
   const same = h("input", { type: "checkbox", id: unique("joined"), oninput: () => change({ joined: same.checked }) });
   same.checked = model.get("joined");
   const strips = ROWS.map(([name, label, formula]) => {
-    const keys = Array.from({ length: count }, (_, i) => h("span", { style: `--share: ${[95, 60, 35, 15][i]}%` })), state = h("small");
-    return { name, label, keys, state, node: h("div", { class: "attn-x-notice" }, h("span", {}, label, " ", h("i", {}, formula)), state, h("div", { "aria-hidden": "true" }, ...keys)) };
+    const keys = Array.from({ length: count }, (_, i) => h("span", { style: `--share: ${[95, 60, 35, 15][i]}%` })), state = h("small"), was = h("i");
+    return { name, label, keys, state, was, node: h("div", { class: "attn-x-notice" }, h("span", {}, label, " ", h("i", {}, formula)), state, h("div", { "aria-hidden": "true" }, ...keys, was)) };
   });
   const body = h("tbody"), raw = h("tbody");
 
@@ -130,7 +130,10 @@ function render({ model, el }) {
     const { scores, weights } = numbers.now();
     map.draw(vectors(), from);
     const still = (name) => weights[name].every((weight, i) => Math.abs(weight - mark[name][i]) < 5e-4), calm = ROWS.every(([name]) => still(name));
-    for (const { name, keys, state } of strips) {
+    const taken = vectors().findIndex((vector, i) => i > 0 && vector.some((value, axis) => value !== from[i][axis])) - 1;
+    for (const { name, keys, state, was } of strips) {
+      was.hidden = taken < 0;
+      if (taken >= 0) [was.style.left, was.style.width] = [mark[name].slice(0, taken).reduce((whole, one) => whole + one, 0), mark[name][taken]].map((share) => `${(100 * share).toFixed(2)}%`);
       keys.forEach((key, i) => { key.style.width = `${(100 * weights[name][i]).toFixed(2)}%`; key.textContent = weights[name][i] < 0.1 ? "" : String(i + 1); });
       state.textContent = calm ? "" : still(name) ? "did not notice" : "noticed";
       state.className = still(name) ? "" : "attn-x-moved";
@@ -156,7 +159,7 @@ function render({ model, el }) {
     picture: [map.node],
     controls: [
       h("div", { class: "attn-x-top" }, player("Lengthen key 2", 4, moving("grow")), player("Turn key 2", 4, moving("turn")), button("Reset", reset)),
-      h("p", { class: "attn-x-note" }, "Weights of keys 1 to 4 by each score"),
+      h("p", { class: "attn-x-note" }, "Weights of keys 1 to 4; dashed: before"),
       h("div", {}, ...strips.map(({ node }) => node)), voice.node],
     more: [fold("More", sharp.node,
       table("Weights: softmax over the four keys", body), table("Scores before the softmax", raw),

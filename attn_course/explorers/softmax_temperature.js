@@ -130,9 +130,9 @@ function render({ model, el }) {
       cell.naive.classList.toggle("attn-x-bad", naive[i] === "nan");
     });
     map.draw({ words, vectors: model.get("vectors"), target: model.get("target"), weights, point: mean });
-    const best = weights.indexOf(Math.max(...weights)), none = weights.some((weight) => weight === 0);
+    const top = Math.max(...weights), best = words.filter((_, i) => top - weights[i] < 5e-4), none = weights.some((weight) => weight === 0);
     const broken = naive.includes("nan") ? " The naive softmax has overflowed or divided 0 by 0: it gives nan." : "";
-    voice.say(`Most weight: ${words[best]}, ${(100 * weights[best]).toFixed(1)} %. ${model.get("target")} lies at ${axes[0]} ${mean[0].toFixed(2)}, ${axes[1]} ${mean[1].toFixed(2)}.${none ? " The 0 is a rounded one: the weight is below the smallest number of float32." : ""}${warm ? "" : " Dashed: the weights at temperature 1."}${broken}`);
+    voice.say(`Most weight: ${best.join(" and ")}, ${(100 * top).toFixed(1)} %${best.length > 1 ? " each" : ""}. Mean of the vectors: ${axes[0]} ${mean[0].toFixed(2)}, ${axes[1]} ${mean[1].toFixed(2)}.${none ? " The 0 is a rounded one: the weight is below the smallest number of float32." : ""}${warm ? "" : " Dashed: the weights at temperature 1."}${broken}`);
   }
 
   const temperature = knob({ label: "Temperature", min: -1.3, max: 1, step: 0.05, value: Math.log10(model.get("temperature")), text: (power) => (10 ** power).toFixed(2), oninput: (power) => change({ temperature: Number((10 ** power).toFixed(2)) }) });

@@ -50,13 +50,13 @@ function render({ model, el }) {
   const rows = Array.from({ length: layers + 1 }, (_, n) => {
     const was = s("rect", { x: 300, y: y(n - 1) + 7, height: 16, class: "attn-x-flow-was" }), is = s("rect", { x: 300, y: y(n - 1) + 7, height: 16, class: "attn-x-plus" });
     const guess = s("text", { x: 376, y: y(n - 1) + 20, "text-anchor": "end", class: "attn-x-flow-letter" });
-    const node = s("g", {}, n === 0 ? s("g", {}, s("text", { x: 2, y: y(-1) + 20 }, "layer, and its heads"), s("path", { class: "attn-x-grid", d: `M268 ${y(-1) + 15}H${STREAM}` }), s("rect", { x: 184, y: y(-1) + 3, width: 86, height: 24, rx: 12, class: "attn-x-tip" }), s("text", { x: 227, y: y(-1) + 19, "text-anchor": "middle" }, "embedding")) : s("g", {},
+    const node = s("g", {}, n === 0 ? s("g", {}, s("text", { x: 2, y: y(-1) + 20 }, "what each head attends to"), s("path", { class: "attn-x-grid", d: `M268 ${y(-1) + 15}H${STREAM}` }), s("rect", { x: 184, y: y(-1) + 3, width: 86, height: 24, rx: 12, class: "attn-x-tip" }), s("text", { x: 227, y: y(-1) + 19, "text-anchor": "middle" }, "embedding")) : s("g", {},
       s("text", { x: 8, y: y(n - 1) + 20, "text-anchor": "middle" }, String(n)), s("path", { class: "attn-x-grid", d: `M238 ${y(n - 1) + 15}H${STREAM}` }),
       s("rect", { x: 240, y: y(n - 1) + 3, width: 30, height: 24, rx: 12, class: "attn-x-tip" }), s("text", { x: 255, y: y(n - 1) + 19, "text-anchor": "middle" }, "FF")), was, is, guess);
     return { node, was, is, guess };
   });
   parts.append(...rows.map(({ node }) => node), grid);
-  const column = s("text", { x: 300, y: y(-1) + 1 }), answer = s("text", { class: "attn-x-flow-letter", y: 80, "text-anchor": "middle" }), box = s("rect", { y: 63, width: 18, height: 24, rx: 3 });
+  const column = s("text", { x: 290, y: y(-1) + 1 }), answer = s("text", { class: "attn-x-flow-letter", y: 80, "text-anchor": "middle" }), box = s("rect", { y: 63, width: 18, height: 24, rx: 3 });
   const node = s("svg", { viewBox: `0 0 380 ${LOW + 118}`, role: "group", "aria-label": "A line of text, the heads of six layers, and what the model expects next" },
     arcs, line, box, answer, flow, column, parts, last);
 

@@ -99,7 +99,7 @@ def test_each_page_leads_to_the_other_and_an_old_address_to_its_section(made) ->
     links = [(one.get("id"), one.get("href")) for one in nav.iter("a")]
     assert links == [("more", "00_a/more.html"), ("moved", "00_a/more.html#moved")]
     (line,) = more.xpath('.//h1/following-sibling::*[1][@class="attn-kicker"]')
-    assert line.text_content() == "Part of 0 A. About 5 minutes."
+    assert line.text_content() == "Part of 0 A. About 10 minutes."
     assert [one.get("href") for one in line.iter("a")] == ["../00_a.html"]
     (foot,) = more.find_class("attn-sweep")
     assert [one.get("href") for one in foot.iter("a")] == ["../../checks/00_a__more.html"]
