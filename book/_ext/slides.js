@@ -7,6 +7,7 @@ function fit(slide) {
   if (!slide || slide.querySelector("section")) return;
   const boxes = [...slide.querySelectorAll("pre, table, .katex-display")];
   const full = () => slide.scrollHeight > slide.clientHeight || slide.scrollWidth > slide.clientWidth
+    || [...slide.querySelectorAll("div.formula > span")].some((one) => one.offsetLeft + one.offsetWidth > slide.clientWidth - 72)
     || boxes.some((one) => one.scrollWidth > one.clientWidth || one.offsetWidth > slide.clientWidth - 144);
   const part = slide.querySelector("div.formula, .highlight, table");
   const from = part ? parseFloat(getComputedStyle(part).fontSize) : 30;

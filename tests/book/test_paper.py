@@ -25,10 +25,13 @@ PAGE = """<html><head><link rel="stylesheet" href="{up}_static/attn.css"></head>
 <details class="hide above-input"><summary>Code</summary><pre>folded()</pre></details>
 <section id="second"><h2>Second</h2>
 <div class="attn-block attn-predict" id="predict-p" data-id="p"><p class="attn-kicker">Predict</p>
-<form><fieldset><legend>How many?</legend><input type="text"></fieldset>
+<form><fieldset><legend>How many?</legend>
+<div class="attn-option"><label><span class="attn-letter">A</span><span>six</span></label></div>
+<div class="attn-option"><label><span class="attn-letter">B</span><span>seven</span></label></div>
+</fieldset>
 <div class="attn-controls"><button>Check</button></div>
 <details class="attn-why"><summary>Answer</summary>
-<p class="attn-verdict">It is seven.</p></details>
+<p class="attn-verdict">The answer is <strong>B</strong>.</p></details>
 </form></div>
 <div class="attn-sealed" data-for="p"><div class="attn-sealed-body"><p>SEALED</p></div></div>
 <span class="katex"><span class="katex-mathml"><math xmlns="http://www.w3.org/1998/Math/MathML">
@@ -73,7 +76,7 @@ def test_an_answer_stands_behind_the_text_and_no_control_is_left(book: Book) -> 
     body = article(book, "chapters/00_a", str)
     words = " ".join(body.text_content().split())
     assert words.index("How many?") < words.index("after") < words.index("SEALED")
-    assert words.index("after") < words.index("It is seven.")
+    assert words.index("after") < words.index("The answer is B.")
     assert not re.search("folded|Check|wait|#", words)
     assert not [*body.iter("input", "form", "button", "script", "details")]
     (see,) = having(body, "attn-see")

@@ -4,6 +4,7 @@ No controls and no scripts; code that is folded on screen is left out; explorers
 questions stay where they are, and what the site hides until a guess stands behind the page.
 """
 
+import re
 from collections.abc import Callable
 from copy import deepcopy
 from posixpath import dirname, join, normpath
@@ -29,6 +30,7 @@ DROPPED = [
     "copybtn",
     "attn-said",
 ]
+DRAWS = re.compile(r"figures\.[^\n]*(\n[ )][^\n]*)*")  # a cell that only draws
 TO_DIV = {"form": "div", "fieldset": "div", "legend": "div", "label": "span", "details": "div"}
 
 
@@ -93,10 +95,22 @@ def article(book: Book, name: str, link: Callable[[str], str]) -> Any:
     for sweep in body.xpath(".//section[@id='the-sweep']"):  # tables of the build: on the site
         sweep.drop_tree()
     move_answers(body)
+    for cell in having(body, "cell_input"):
+        if DRAWS.fullmatch(cell.text_content().strip()):
+            cell.drop_tree()
+    for explorer in having(body, "attn-explorer"):
+        caption = explorer.find("figcaption")
+        if caption is not None:
+            live = f"{book.site}{name}.html#{explorer.get('id')}"
+            caption.append(element("a", "Open it in the book online.", href=live))
+            caption[-1].tail = ""
     if name in BACK:
         body.set("class", f"{body.get('class')} attn-small")
     for node in list(body.iter(*TO_DIV, "summary")):
         if node.tag == "summary":
+            if node.text_content().strip().startswith("Open this after"):  # on paper it is open
+                node[:] = []
+                node.text = "Verdicts"
             node.tag = "div"
             node.set("class", "attn-summary")
             continue
@@ -128,7 +142,9 @@ def move_answers(body: Any) -> None:
         title.append(element("a", f"Answer {number}", href=f"#{block.get('id')}"))
         entry.append(title)
         for reason in having(block, "attn-why"):
-            letter = reason.getparent().xpath("string(.//*[@class='attn-letter'])")
+            option = reason.getparent()
+            is_option = "attn-option" in option.get("class", "").split()
+            letter = option.xpath("string(.//*[@class='attn-letter'])") if is_option else ""
             reason.find("summary").drop_tree()
             reason.tag = "div"
             if letter and having(reason, "attn-verdict"):
@@ -142,7 +158,7 @@ def move_answers(body: Any) -> None:
             kicker.text = f"{number}. {kicker.text}"
         see = element("p", class_="attn-see")
         rest = " and the rest of this section" if sealed is not None else ""
-        words = f"Answer {number}{rest}: under “Answers”, at the end"
+        words = f"Answer {number}{rest}: under “Answers”, after this text"
         see.append(element("a", words, href=f"#{entry.get('id')}"))
         block.append(see)
         behind.append(entry)

@@ -22,6 +22,11 @@ SKIPPED = re.compile(
 SHOWS = ("attn-captioned", "attn-explorer", "attn-predict", "attn-misconception", "math")
 NOTES = 2  # sentences before what is shown, and as many after it
 LEAD_IN = ("formula", "table", "code")  # they show the sentence before them too
+AWAY = re.compile(  # speaks of the page, of what a slide does not have, or is part of a sentence
+    r"^[^A-Z0-9]|\b(at the top|below|above|next cell|the output)\b"
+    r"|\b(this|main|first|further) page\b"
+)
+LISTED = range(1, 7)  # items of a list that can be read on a slide
 CODE_LINES, TABLE_ROWS, TABLE_TEXT = range(5, 26), range(2, 11), 900  # of what can be read there
 PAGE = """<!doctype html>
 <html lang="en" data-theme="light"><head><meta charset="utf-8"><title>{title}: slides</title>
@@ -62,6 +67,15 @@ def text(sentence: str) -> str:
     return words(lxml.html.fromstring(f"<p>{sentence}</p>"))
 
 
+def listed(part: str) -> bool:
+    return part.startswith(("<ul>", "<ol>"))
+
+
+def leads(sentence: str) -> bool:
+    """It announces what follows, and can stand alone."""
+    return sentence.endswith((":", ",")) and len(text(sentence).split()) >= 4
+
+
 def heading(section: Node) -> str:
     return inner(next(one for one in section if one.tag in ("h1", "h2", "h3", "h4")))
 
@@ -87,7 +101,9 @@ def stream(section: Node, code: Node | None) -> Iterator[Node]:
     for one in section:
         if one.tag in ("details", "section", "nav") and not has(one, "attn-goals"):
             continue
-        if one.tag == "p" or one is code or any(has(one, name) for name in SHOWS):
+        if one.tag in ("ul", "ol"):
+            yield from [one] if len(one) in LISTED else []
+        elif one.tag == "p" or one is code or any(has(one, name) for name in SHOWS):
             yield one
         elif one.tag in ("div", "figure"):
             yield from stream(one, code)
@@ -140,7 +156,7 @@ def shown(node: Node, link: str, title: str) -> list[Slide]:
         return [Slide(f"Misconception: {title}", body, link, "misconception")]
     if node.tag == "table":
         return [Slide(title, f"<table>{inner(node)}</table>", link, "table")]
-    return [Slide(title, inner(node), link, "code")]
+    return [Slide(title, re.sub(r"\s*(<span[^>]*>)?# fmt: \w+", r"\1", inner(node)), link, "code")]
 
 
 def section_slides(section: Node, page: str, code: Node | None) -> Iterator[Slide]:
@@ -152,21 +168,26 @@ def section_slides(section: Node, page: str, code: Node | None) -> Iterator[Slid
     before: list[str] = []
     own: list[str] = []
     for node in stream(section, code):
-        if node.tag == "p":
+        if node.tag in ("ul", "ol"):
+            own.append(f"<{node.tag}>{inner(node)}</{node.tag}>")
+        elif node.tag == "p":
             lines = [text(one) for one in sentences(node)]
-            own += sentences(node)
+            own += [one for one in sentences(node) if not AWAY.search(text(one))]
             if made and len(made[-1].notes) < 2 * NOTES and not made[-1].kind.startswith("predict"):
                 made[-1].notes += lines[:NOTES]
             before += lines
         elif new := shown(node, link, title):
             new[0].notes = before[:NOTES]
-            if new[0].kind in LEAD_IN and own:
+            if new[0].kind in LEAD_IN and own and leads(own[-1]):
                 new[0].body = f"<p>{own[-1]}</p>{new[0].body}"
             before, own = [], []
             made += new
-    own = [one for one in own if not one.endswith(":")]  # what it announces is not here
+    own = [
+        one for one, after in zip(own, [*own[1:], ""], strict=False)
+        if not one.endswith(":") or listed(after)  # else what it announces is not here
+    ]  # fmt: skip
     if not made and own:
-        body = "".join(f"<p>{one}</p>" for one in own[: 2 * NOTES])
+        body = "".join(one if listed(one) else f"<p>{one}</p>" for one in own[: 2 * NOTES])
         made = [Slide(title, body, link, "text", [text(one) for one in own[2 * NOTES : 4 * NOTES]])]
     yield from made
     for inside in section.iterchildren("section"):
