@@ -45,9 +45,9 @@ function render({ model, el }) {
   const grip = s("g", {}, s("rect", { x: 36, y: -14, width: 340, height: 28, fill: "transparent" }), s("path", { class: "attn-x-axis", "stroke-dasharray": "3 4", d: "M36 0H300" }),
     s("rect", { x: 298, y: -13, width: 80, height: 26, rx: 13, class: "attn-x-tip attn-x-own" }), said);
   const node = s("svg", { viewBox: "0 0 380 316", role: "group", "aria-label": `${RUNS} estimates of a gradient: with more draws each, they come closer to the exact value` },
-    s("text", { x: middle, y: 13, "text-anchor": "middle", class: "attn-x-strong" }, "exact gradient"), s("text", { x: 0, y: 13, class: "attn-x-faint" }, "draws"), s("path", { class: "attn-x-axis", d: `M${middle} 20V${y(last) + 10}` }),
+    s("text", { x: middle, y: 13, "text-anchor": "middle", class: "attn-x-strong" }, "exact gradient"), s("text", { x: 0, y: 13, class: "attn-x-faint" }, "draws per dot"), s("path", { class: "attn-x-axis", d: `M${middle} 20V${y(last) + 10}` }),
     ...LEVELS.flatMap((draws, level) => (level % 2 ? [] : [s("text", { x: 28, y: y(level) + 4, "text-anchor": "end", class: "attn-x-faint" }, String(draws))])),
-    s("text", { x: 36, y: 312 }, "← too low"), s("text", { x: 324, y: 312, "text-anchor": "end" }, "too high →"), threads, drops, grip, s("text", { x: 376, y: 30, "text-anchor": "end", class: "attn-x-faint" }, `${RUNS} estimates, each a dot`));
+    s("text", { x: 36, y: 312 }, "← too low"), s("text", { x: 324, y: 312, "text-anchor": "end" }, "too high →"), threads, drops, grip);
   const tell = sliding(grip, { label: "draws for each estimate", max: last, at: (_, pixel) => (pixel - top) / step, get: () => Math.round(model.get("level")), onmove: (level) => change({ level }), far: 2, down: true });
   const baseline = knob({ label: "Baseline", min: -40, max: 40, step: 0.1, value: start.baseline, oninput: (value) => change({ baseline: value }) });
   const set = (value) => { const kept = Math.round(10 * value) / 10; baseline.set(kept); change({ baseline: kept }); };
