@@ -132,7 +132,7 @@ def six_sets_of_pairs(
         marks: Share of right answers by distance, (seeds, distances).
     """
     with viz.style():
-        fig, axes = viz.subplots(2, 1, size=(WIDTH, 7.6))
+        fig, axes = viz.subplots(2, 1, size=(WIDTH, 8.4))
         for k, (name, count) in enumerate(pairs.items()):
             line = {"color": _COLOURS[k], "marker": "osv^DP"[k]}
             found = np.asarray(bits[name], dtype=np.float64)
@@ -146,7 +146,7 @@ def six_sets_of_pairs(
         named_ticks(axes[0], [400, 1000, 4000], base=10)
         axes[0].set(xlabel="pairs of a head and layer", ylabel="bits per character")
         axes[1].set(xlabel="positions since the mark", ylabel="share of right answers")
-        fig.legend(loc="outside lower center", ncols=2, columnspacing=1)
+        fig.legend(loc="outside lower center", ncols=1)
     viz.show(
         fig,
         alt="Two plots for six models. Above: bits per character against the number of pairs, a "
