@@ -72,8 +72,7 @@ WORDS: dict[str, list[tuple[str, str]]] = {
         ("a function with the contract of exercise 2:", "given:"),
     ],
     "14_sparse_attention": [
-        ("says whether position `i` may attend", "is False where position `i` may attend"),
-        ("`is_global` $g$ is `(length,)`, booleans.",
+        ("`is_global` $g$ is `(length,)`, boolean.",
          "`is_global` is `(length,)`, booleans: True where $g_i$ holds, at a global position."),
         ("with the first six `(L, E)`:",
          "with `(L, E)` for all but the booleans, where `is_global` is True at a global position:"),
