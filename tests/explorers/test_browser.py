@@ -598,7 +598,7 @@ def test_the_model_writes_in_the_page(opened: Any) -> None:
     taken = first.get_attribute("aria-label")
     text.focus()
     page.keyboard.press("ArrowLeft")
-    page.wait_for_function("document.querySelector('.attn-x-asks').dataset.i === '10'")
+    page.wait_for_function("document.querySelector('.attn-x-page .attn-x-asks').dataset.i === '10'")
     assert first.get_attribute("aria-label") != taken
 
 
