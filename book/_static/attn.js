@@ -48,8 +48,9 @@ addEventListener("afterprint", () => {
 const ROLE = /\battn-(?:x-)?(?:of)?(query|key|value|weight)\b/;
 let heldRole = "";
 const roleAt = ({ target }) => {
-  const node = target.closest?.(["query", "key", "value", "weight"].map((role) => `[class*="${role}"]`).join());
-  return ROLE.exec(node?.getAttribute("class") ?? "")?.[1] ?? "";
+  const part = (role) => `[class*="${role}"], [style*="--attn-${role}"]`; // diagrams colour by style
+  const node = target.closest?.(["query", "key", "value", "weight"].map(part).join());
+  return ROLE.exec(`${node?.getAttribute("class")} ${node?.getAttribute("style")}`)?.[1] ?? "";
 };
 const lightRole = (role) => {
   if (role) document.documentElement.dataset.attnLit = role;

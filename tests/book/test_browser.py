@@ -273,8 +273,15 @@ def test_a_role_is_lit_in_formulas_words_and_pictures(page: Any, site: Path, add
     assert page.evaluate(read) == [query, key]
     page.locator(".katex .attn-query").first.dispatch_event("click")  # a tap
     assert page.evaluate(read)[1] != key
+    page.keyboard.press("Escape")
+    page.locator("svg.attn-diagram [style*='--attn-query'] rect").first.hover(position={"x": 5, "y": 5})
+    assert page.evaluate(read)[1] != key
     page.emulate_media(media="print")
     assert page.evaluate(read)[1] == key
+    page.emulate_media(media="screen")
+    page.goto(f"{address}chapters/04_score_functions.html")
+    page.locator(".attn-explorer .attn-x-ofquery").first.hover()
+    assert page.evaluate(read)[1] != key
 
 
 def test_first_tab_stop_skips_to_the_text(page: Any, site: Path, address: str) -> None:
