@@ -119,7 +119,7 @@ function render({ model, el }) {
     for (const path of [rod, hit]) path.setAttribute("d", `M${x(q)} 46H${x(k)}`);
     ghosts.forEach((one, i) => one.setAttribute("d", `M${x(origin[i])} 46V${i ? 64 : 28}`));
     const was = Math.round(Math.abs(origin[0] - origin[1])), by = Math.round(q - origin[0]), old = result.curve_rope[was];
-    reading.textContent = was === gap() ? `Both ${by} positions on: distance and score unchanged` : `Distance ${was} → ${gap()}: score ${minus(old, 2)} → ${minus(result.rope, 2)}`;
+    reading.textContent = was === gap() ? `Both moved by ${by}: distance and score unchanged` : `Distance ${was} → ${gap()}: score ${minus(old, 2)} → ${minus(result.rope, 2)}`;
     put(ghost, { x: x(origin[0]) }, []);
     ghost.textContent = by * step > 55 && was === gap() ? "before" : "";
     pair.draw(result);

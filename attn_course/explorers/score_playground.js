@@ -124,7 +124,7 @@ function render({ model, el }) {
     const keys = Array.from({ length: count }, (_, i) => h("span")), state = h("small"), was = h("i");
     return { name, label, keys, state, was, node: h("div", { class: "attn-x-notice" }, h("span", {}, label, " ", h("i", {}, formula)), state, h("div", { "aria-hidden": "true" }, ...keys, was)) };
   });
-  const much = h("b"), which = h("span"), body = h("tbody"), raw = h("tbody");
+  const much = h("b"), which = h("p", { class: "attn-x-note" }), body = h("tbody"), raw = h("tbody");
 
   function draw() {
     const { scores, weights } = numbers.now();
@@ -142,8 +142,8 @@ function render({ model, el }) {
     body.replaceChildren(...rows(weights));
     raw.replaceChildren(...rows(scores));
     const unchanged = ROWS.filter(([name]) => still(name)).map(([, label]) => label);
-    much.textContent = calm ? "" : `${ROWS.length - unchanged.length} of ${ROWS.length}`;
-    which.textContent = calm ? "Bars: weights of keys 1 to 4" : `scores notice. Blue: weight of ${taken < 0 ? "the keys" : `key ${taken + 1}`}${taken < 0 ? "" : "; dashed: before"}`;
+    much.textContent = `${ROWS.length - unchanged.length} of ${ROWS.length}`;
+    which.textContent = taken < 0 ? "Weight of each key" : `Weight of key ${taken + 1}; dashed: old`;
     voice.say(calm ? "Nothing has moved." : unchanged.length ? `Not noticed by ${unchanged.join(", ")}.` : "Noticed by all seven.");
   }
   // the second key grows, or turns once around
@@ -161,7 +161,7 @@ function render({ model, el }) {
     picture: [map.node],
     controls: [
       h("div", { class: "attn-x-top" }, player("Lengthen key 2", 4, moving("grow")), player("Turn key 2", 4, moving("turn")), button("Reset", reset)),
-      h("p", { class: "attn-x-big" }, much, which),
+      h("p", { class: "attn-x-big" }, much, "scores notice"), which,
       h("div", {}, ...strips.map(({ node }) => node)), voice.node],
     more: [fold("More", sharp.node,
       table("Weights: softmax over the four keys", body), table("Scores before the softmax", raw),
