@@ -119,7 +119,7 @@ function trail({ onpick }) {
     const stops = [[[-1, 1]], ...weights.map((row) => row.map((weight, i) => [i, weight]).filter(([, weight]) => weight >= 0.08)), [[each.length, 1]]];
     arrows = stops.slice(1).flatMap((to, k) => stops[k].flatMap(([i, from]) => to.map(([j, weight]) => {
       const final = k === weights.length, side = k % 2 || final ? 1 : -1, edge = PILL[(side + 1) / 2], share = from * weight, start = y(i) + (final ? -7 : 0);
-      const out = edge + side * (i === j ? 60 : Math.min(84, 34 + 0.42 * Math.abs(y(j) - y(i)))), up = i === j ? 9 : 0, tip = edge + side * 7;
+      const out = edge + side * (i === j ? 60 : final ? 84 : Math.min(84, 22 + 0.36 * Math.abs(y(j) - y(i)))), up = i === j ? 9 : 0, tip = edge + side * 7;
       const line = s("path", { class: final ? "attn-x-hop attn-x-final" : "attn-x-hop", pathLength: 1, "stroke-width": (1 + 5 * share).toFixed(2), opacity: (0.2 + 0.8 * share).toFixed(2),
         d: `M${edge} ${start - up}C${out} ${start - up} ${out} ${y(j) + up} ${tip} ${y(j) + up}` }, s("title", {}, `${final ? "answer" : `hop ${k + 1}`}: ${share.toFixed(2)}`));
       const head = s("path", { class: final ? "attn-x-head attn-x-final" : "attn-x-head", opacity: (0.3 + 0.7 * share).toFixed(2), d: `M${edge} ${y(j) + up}l${side * 11} -6v12z` });
