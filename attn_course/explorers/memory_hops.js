@@ -118,21 +118,21 @@ function trail({ onpick }) {
     asked.textContent = `Where is the ${thing}?`;
     const stops = [[[-1, 1]], ...weights.map((row) => row.map((weight, i) => [i, weight]).filter(([, weight]) => weight >= 0.08)), [[each.length, 1]]];
     arrows = stops.slice(1).flatMap((to, k) => stops[k].flatMap(([i, from]) => to.map(([j, weight]) => {
-      const side = k % 2 ? 1 : -1, edge = PILL[(side + 1) / 2], share = from * weight, final = k === weights.length;
-      const out = edge + side * (i === j ? 60 : Math.min(84, 34 + 0.42 * Math.abs(y(j) - y(i)))), up = i === j ? 9 : 0, tip = edge + side * 7;
+      const final = k === weights.length, side = k % 2 || final ? 1 : -1, edge = PILL[(side + 1) / 2], share = from * weight, start = y(i) + (final ? -7 : 0);
+      const out = edge + side * (i === j ? 60 : final ? 84 : Math.min(84, 22 + 0.36 * Math.abs(y(j) - y(i)))), up = i === j ? 9 : 0, tip = edge + side * 7;
       const line = s("path", { class: final ? "attn-x-hop attn-x-final" : "attn-x-hop", pathLength: 1, "stroke-width": (1 + 5 * share).toFixed(2), opacity: (0.2 + 0.8 * share).toFixed(2),
-        d: `M${edge} ${y(i) - up}C${out} ${y(i) - up} ${out} ${y(j) + up} ${tip} ${y(j) + up}` }, s("title", {}, `${final ? "answer" : `hop ${k + 1}`}: ${share.toFixed(2)}`));
+        d: `M${edge} ${start - up}C${out} ${start - up} ${out} ${y(j) + up} ${tip} ${y(j) + up}` }, s("title", {}, `${final ? "answer" : `hop ${k + 1}`}: ${share.toFixed(2)}`));
       const head = s("path", { class: final ? "attn-x-head attn-x-final" : "attn-x-head", opacity: (0.3 + 0.7 * share).toFixed(2), d: `M${edge} ${y(j) + up}l${side * 11} -6v12z` });
-      return { k, share, line, head, at: [edge + 0.75 * (out - edge), (y(i) + y(j)) / 2], goal: j };
+      return { k, share, line, head, at: [edge + side * 32, y(i) + (i > j ? 19 : i === j ? -16 : -9)] };
     })));
     lines.replaceChildren(...arrows.flatMap(({ line, head }) => [line, head]));
     labels.replaceChildren(...weights.map((_, k) => {
       const { at } = arrows.filter((one) => one.k === k).reduce((best, one) => (one.share > best.share ? one : best), { share: -1, at: [0, 0] });
-      return s("text", { x: at[0].toFixed(1), y: (at[1] + 4.5).toFixed(1), "text-anchor": "middle", class: "attn-x-hop-name" }, `hop ${k + 1}`);
+      return s("text", { x: at[0].toFixed(1), y: at[1].toFixed(1), "text-anchor": "middle", class: "attn-x-hop-name" }, `hop ${k + 1}`);
     }));
     const chance = Math.round(100 * (chances[places.indexOf(answer)] ?? 0));
     answered.textContent = `in the ${answer}, ${chance} % sure`;
-    verdict.textContent = right === "" ? "these sentences do not say it" : right === answer ? "right" : `wrong: the story says ${right}`;
+    verdict.textContent = right === "" ? "these sentences do not say it" : right === answer ? `right, with ${weights.length} ${weights.length === 1 ? "hop" : "hops"}` : `wrong: the story says ${right}`;
     verdict.setAttribute("class", right === "" ? "attn-x-faint" : right === answer ? "attn-x-good" : "attn-x-red");
     node.setAttribute("aria-label", `The story, and the way from the question to the answer in ${weights.length} ${weights.length === 1 ? "hop" : "hops"}`);
     move(shown, weights);
@@ -154,7 +154,7 @@ function trail({ onpick }) {
 function render({ model, el }) {
   const stories = model.get("stories"), places = model.get("places");
   const inputs = ["sentences", "told", "thing", "hops", "places", "words", "embed", "most", "weights"];
-  const numbers = results(model, compute, inputs), voice = announcer();
+  const numbers = results(model, compute, inputs), voice = announcer(false);
   const head = h("thead"), body = h("tbody"), measured = h("p", { class: "attn-x-note" });
   const bars = places.map((place) => {
     const share = gauge();
@@ -190,7 +190,7 @@ function render({ model, el }) {
     change({ sentences, told: sentences.map(() => true), thing });
   };
   frame(el, {
-    question: "How many hops does the question need?",
+    question: "How many hops does this question need?",
     picture: [map.node],
     controls: [
       h("div", { class: "attn-x-top", role: "group", "aria-label": "Hops" }, ...steps),

@@ -17,7 +17,7 @@ from attn_course.explorers._result import follow, plain
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.nn import MemoryNetwork
 
-HEIGHT, HEIGHT_NARROW = 421, 547
+HEIGHT, HEIGHT_NARROW = 420, 498
 WEIGHTS = Path(__file__).with_name("memory_hops_weights.json")
 EMBED, MOST, HOPS = 20, 8, (1, 2, 3)
 INPUTS = ("sentences", "told", "thing", "hops")

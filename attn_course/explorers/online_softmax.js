@@ -21,16 +21,16 @@ export function compute({ scores, values, order, tile, corrected }) {
 }
 
 function render({ model, el }) {
-  const numbers = results(model, compute, ["scores", "values", "order", "tile", "corrected"]), voice = announcer();
-  const [left, right, top, line, low] = [78, 278, 42, 122, 250], count = model.get("scores").length, each = (right - left) / count;
+  const numbers = results(model, compute, ["scores", "values", "order", "tile", "corrected"]), voice = announcer(false);
+  const [left, right, top, line, low] = [78, 278, 58, 138, 266], count = model.get("scores").length, each = (right - left) / count;
   const height = Math.max(...model.get("scores")) - Math.min(...model.get("scores")), y = (score) => top + ((Math.max(...model.get("scores")) - score) / height) * (line - top - 6);
   const keys = s("g"), weights = s("g"), sums = s("g"), level = s("path", { class: "attn-x-axis", "stroke-dasharray": "4 3" }), edge = s("path", { class: "attn-x-axis" }), ring = s("circle", { r: 9, cy: low + 36, class: "attn-x-tip attn-x-own" });
-  const most = s("text", { class: "attn-x-panel", "text-anchor": "end" }), shrink = s("text", { class: "attn-x-strong attn-x-panel", x: 4, y: 150, "pointer-events": "none" }), read = s("text", { x: 4, y: 13, class: "attn-x-panel" }), ratio = s("text", { x: 376, y: 310, "text-anchor": "end" });
+  const most = s("text", { class: "attn-x-panel", "text-anchor": "end" }), shrink = s("text", { class: "attn-x-strong attn-x-panel", x: 4, y: 166, "pointer-events": "none" }), read = s("text", { x: 4, y: 13, class: "attn-x-panel" });
   const grip = s("g", {}, s("rect", { x: -22, y: top, width: 44, height: low - top + 46, fill: "transparent" }), edge, ring);
   const node = s("svg", { viewBox: "0 0 380 316", role: "group", "aria-label": "Keys are read from left to right: their scores, their weights against the largest score so far, and the two sums that are kept" },
-    read, ...[["scores", line], ["weights w", low], ["values v", low + 16, "attn-x-ofvalue"]].map(([text, y, look]) => s("text", { x: 4, y, class: look ?? (text === "scores" ? "attn-x-faint" : "attn-x-ofweight") }, text)), keys, level, most, weights,
+    read, ...[["weight w: e to the (score − largest so far)", 32], ["scores", line], ["weights w", low], ["values v", low + 16, "attn-x-ofvalue"]].map(([text, y, look]) => s("text", { x: 4, y, class: look ?? (text === "scores" ? "attn-x-faint" : "attn-x-ofweight") }, text)), keys, level, most, weights,
     s("path", { class: "attn-x-axis", d: `M${left} ${low}H${right}M292 ${low}H376` }),
-    s("text", { x: 312, y: low + 16, "text-anchor": "middle", class: "attn-x-ofvalue" }, "Σ w v"), s("text", { x: 356, y: low + 16, "text-anchor": "middle", class: "attn-x-ofweight" }, "Σ w"), sums, ratio, grip, shrink);
+    s("text", { x: 312, y: low + 16, "text-anchor": "middle", class: "attn-x-ofvalue" }, "Σ w v"), s("text", { x: 356, y: low + 16, "text-anchor": "middle", class: "attn-x-ofweight" }, "Σ w"), sums, grip, shrink);
   let share = 1; // how much of the last tile's step is done, while it moves
   const tiles = () => Math.ceil(count / model.get("tile")), change = (values) => numbers.change(values, draw);
   const go = (step, part = 1) => { share = part; change({ step: Math.min(tiles(), Math.max(1, step)) }); draw(); };
@@ -38,7 +38,7 @@ function render({ model, el }) {
   const mean = h("b"), said = h("span"), rows = h("tbody");
 
   function draw() {
-    const { places, steps, expected } = numbers.now(), scores = model.get("scores"), values = model.get("values"), tile = model.get("tile");
+    const { places, steps } = numbers.now(), scores = model.get("scores"), values = model.get("values"), tile = model.get("tile");
     if (steps.length !== tiles()) return; // the kernel has not answered yet
     const step = Math.min(model.get("step"), steps.length), now = steps[step - 1], before = steps[step - 2] ?? { top: now.top, total: 0, mixture: 0 };
     // first the old sums shrink, then the new tile is added
@@ -61,29 +61,29 @@ function render({ model, el }) {
     const largest = Math.max(...steps.flatMap((one) => [one.total, one.mixture]));
     sums.replaceChildren(...[[294, mixed, "attn-x-ofvalue"], [338, all, "attn-x-ofweight"]].flatMap(([x, value, look]) => {
       const size = (low - 50) * value / largest;
-      return [s("rect", { x, width: 36, y: (low - size).toFixed(1), height: size.toFixed(1), class: look }), s("text", { x: x + 18, y: (low - size - 6).toFixed(1), "text-anchor": "middle" }, digits(value, 1))];
+      return [s("rect", { x, width: 36, y: (low - size).toFixed(1), height: size.toFixed(1), class: look }), s("text", { x: x + 18, y: (low - size - 6).toFixed(1), "text-anchor": "middle" }, digits(value, 2))];
     }));
     const end = left + Math.min(count, mix((step - 1) * tile, step * tile, share)) * each;
     level.setAttribute("d", `M${left} ${y(best).toFixed(1)}H${end.toFixed(1)}`);
     put(most, { x: Math.max(end, left + 50).toFixed(1), y: (y(best) - 6).toFixed(1) }, []);
     most.textContent = `max ${digits(best, 1)}`;
-    shrink.textContent = step === 1 ? "w = e to the score − max" : now.factor < 1 ? `new max: all old weights × ${digits(now.factor, 2)}` : model.get("corrected") || now.top === before.top ? "same max: old weights stay" : "new max, old weights not rescaled";
+    shrink.textContent = step === 1 ? "first tile: nothing to rescale" : now.factor < 1 ? `new max in this tile: old weights (dotted) × ${digits(now.factor, 2)}` : model.get("corrected") || now.top === before.top ? "same max: old weights stay" : "new max, old weights not rescaled";
     put(grip, { transform: `translate(${end.toFixed(1)} 0)` }, []);
     edge.setAttribute("d", `M0 ${top}V${low + 26}`);
     tell(step, `${step} of ${steps.length}`);
-    const done = step === steps.length && share === 1, wrong = done && Math.abs(now.output - expected) > 1e-9;
+    // the softmax over the keys that have been read, with the largest of their scores known
+    const known = places.slice(0, step * tile), exact = share < 1 ? null : compute({ scores: known.map((place) => scores[place]), values: known.map((place) => values[place]), order: "as given", tile, corrected: true }).expected, wrong = exact !== null && Math.abs(now.output - exact) > 1e-9;
     mean.textContent = digits(all > 0 ? mixed / all : 0, 2);
-    ratio.replaceChildren("mean = ", s("tspan", { class: "attn-x-ofvalue" }, digits(mixed, 2)), " / ", s("tspan", { class: "attn-x-ofweight" }, digits(all, 2)));
-    read.textContent = `${Math.min(count, step * tile)} of ${count} keys read. Kept: max, Σ w, Σ w v`;
+    read.textContent = `${Math.min(count, step * tile)} of ${count} keys read. ${exact === null ? "Kept: max, Σ w, Σ w v" : wrong ? `Mean ${digits(now.output, 2)}: wrong` : `Mean ${digits(now.output, 2)}: right`}`;
     mean.className = wrong ? "attn-x-bad" : "";
-    said.textContent = !done ? "the mean of the values read so far" : wrong ? `wrong: attention gives ${digits(expected, 2)}` : "the mean, as attention gives it";
+    said.textContent = `= Σ w v / Σ w. ${exact === null ? "" : `A softmax over ${step === steps.length ? "all" : "these"} ${known.length} keys gives ${wrong ? digits(exact, 2) : "the same"}.`}`;
     rows.replaceChildren(...steps.slice(0, step).map((one, i) => h("tr", {}, h("th", { scope: "row" }, String(i + 1)), ...[one.top, one.factor, one.total, one.mixture, one.output].map((value) => h("td", {}, digits(value, 2))))));
-    voice.say(`Tile ${step} of ${steps.length}: factor ${digits(now.factor, 3)}, quotient ${digits(now.output, 3)}. ${!done ? "Keys are still to come." : wrong ? `Attention gives ${digits(expected, 3)}: the result is wrong.` : `Attention gives ${digits(expected, 3)}: the same.`}`);
+    voice.say(`${read.textContent}. ${said.textContent}`);
   }
   const rescale = button("Rescale", () => { change({ corrected: !model.get("corrected") }); rescale.setAttribute("aria-pressed", String(model.get("corrected"))); });
   rescale.setAttribute("aria-pressed", String(model.get("corrected")));
   frame(el, {
-    question: "How does a mean come out right before its weights are known?",
+    question: "Is a weighted mean right while larger scores may still come?",
     picture: [node],
     controls: [
       h("div", { class: "attn-x-top" }, player("Read the keys", 8, (part) => { const at = part * tiles(), step = Math.min(tiles(), Math.floor(at) + 1); go(step, part === 1 ? 1 : at - step + 1); }), rescale),

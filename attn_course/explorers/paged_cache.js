@@ -94,8 +94,8 @@ function memory(left, slots) {
 }
 
 function render({ model, el }) {
-  const numbers = results(model, compute, ["requests", "slots", "longest", "page", "step"]), voice = announcer();
-  const slots = model.get("slots"), requests = model.get("requests"), last = 48, rows = h("tbody"), big = h("b");
+  const numbers = results(model, compute, ["requests", "slots", "longest", "page", "step"]), voice = announcer(false);
+  const slots = model.get("slots"), requests = model.get("requests"), last = 48, rows = h("tbody"), big = h("b"), most = h("span");
   const panels = { reserved: memory(1, slots), pages: memory(203, slots) }, CHART = panels.pages.deep + 34, x = (step) => 2 + (step * 374) / last, y = (used) => CHART + 70 - (70 * used) / slots;
   const lines = { reserved: s("path", { class: "attn-x-page-line" }), pages: s("path", { class: "attn-x-curve" }) };
   const labels = { reserved: s("text", {}, "reserved"), pages: s("text", { class: "attn-x-strong" }, "pages") };
@@ -106,6 +106,14 @@ function render({ model, el }) {
   const tell = sliding(grip, { label: "step", max: last, at: (pixel) => (pixel - 2) * last / 374, get: () => model.get("step"), onmove: (step) => go(step) });
   const go = (step) => { if (step !== model.get("step")) change({ step }); };
   const change = (values) => numbers.change(values, draw);
+  const count = (found, state) => found.texts.filter((one) => one.state === state).length;
+  // how many texts run at every step, once for each size of the pages
+  let known = { page: 0, list: [] };
+  const history = () => {
+    const page = model.get("page");
+    if (known.page !== page) known = { page, list: Array.from({ length: last + 1 }, (_, step) => Object.fromEntries(Object.entries(compute({ requests, slots, longest: model.get("longest"), page, step })).map(([way, found]) => [way, count(found, "running")]))) };
+    return known.list;
+  };
 
   // who waits although some of its answer is written has been preempted
   const marked = (found) => ({ ...found, texts: found.texts.map((one, i) => ({ ...one, lost: one.state === "waiting" && one.have > requests[i][1] })) });
@@ -120,20 +128,21 @@ function render({ model, el }) {
     }
     grip.setAttribute("transform", `translate(${x(step).toFixed(1)} 0)`);
     tell(step, `step ${step}`);
-    const count = (way, state) => found[way].texts.filter((one) => one.state === state).length;
-    big.textContent = `${count("pages", "done")} : ${count("reserved", "done")}`;
+    const pair = (number) => ["pages", "reserved"].map(number).join(" : ");
+    big.textContent = pair((way) => count(found[way], "running"));
+    most.textContent = `texts in memory: in pages, and each in its reserved part. Most so far: ${pair((way) => Math.max(...history().slice(0, step + 1).map((one) => one[way])))}`;
     rows.replaceChildren(...requests.map((_, i) => h("tr", {}, h("th", { scope: "row" }, letter(i)), h("td", {}, found.pages.texts[i].state), h("td", {}, String(found.pages.texts[i].have)), h("td", {}, found.pages.texts[i].places.length ? runs(found.pages.texts[i].places) : "·"))));
     const { thrown, again } = found.pages;
-    voice.say(`Step ${step}: ${count("pages", "running")} texts run with pages, ${count("reserved", "running")} with reserved memory.${thrown ? ` Preempted with pages: ${thrown}, ${again} tokens to compute again.` : ""}`);
+    voice.say(`Step ${step}: ${count(found.pages, "running")} texts run with pages, ${count(found.reserved, "running")} with reserved memory.${thrown ? ` Preempted with pages: ${thrown}, ${again} tokens to compute again.` : ""}`);
   }
   frame(el, {
-    question: "How many texts fit into one memory?",
+    question: "How many texts fit into the same memory at once?",
     picture: [node],
     controls: [
       h("div", { class: "attn-x-top" }, player("Run", 14, (share) => go(Math.round(share * last)))),
-      h("p", { class: "attn-x-note" }, "Or drag the time line. A letter is a token of that text; pale slots are taken and empty. Red: preempted, its pages went to another text."),
+      h("p", { class: "attn-x-note" }, "Or drag the time line. A letter is a token of that text. Red frame: preempted, its pages went to another text."),
       choice({ label: "Slots of a page", value: String(model.get("page")), oninput: (page) => change({ page: Number(page) }), options: [2, 4, 8, 16].map((size) => [String(size), String(size)]) }),
-      h("p", { class: "attn-x-big" }, big, "texts done: with pages, and with reserved memory"),
+      h("p", { class: "attn-x-big" }, big, most),
       voice.node],
     more: [fold("More", wide("Texts and their pages", h("table", { class: "attn-x-table" }, h("caption", {}, "The page table of each text"), header("", "state", "tokens", "pages"), rows)))],
   });

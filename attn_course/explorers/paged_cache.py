@@ -9,7 +9,7 @@ import traitlets
 from attn_course.explorers._result import follow
 from attn_course.explorers._source import esm, stylesheet
 
-HEIGHT, HEIGHT_NARROW = 567, 774
+HEIGHT, HEIGHT_NARROW = 567, 708
 WAYS = ("reserved", "pages")
 INPUTS = ("requests", "slots", "longest", "page", "step")
 

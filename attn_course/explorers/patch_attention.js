@@ -92,8 +92,11 @@ function lit(name, left) {
   const veils = Array.from({ length: 16 }, (_, i) => s("rect", { x: (i % CELLS) * 4 * UNIT, y: Math.floor(i / CELLS) * 4 * UNIT, width: 4 * UNIT, height: 4 * UNIT, class: "attn-x-patch-veil" }));
   const links = s("g", { class: "attn-x-patch-links" }), lines = s("path", { class: "attn-x-grid", d: [0, 1, 2, 3, 4].map((i) => `M${i * 4 * UNIT} 0V${WIDE}M0 ${i * 4 * UNIT}H${WIDE}`).join("") });
   const asks = s("rect", { width: 4 * UNIT, height: 4 * UNIT, class: "attn-x-patch-asks" });
-  const top = s("g"), node = s("g", { transform: `translate(${left} 26)` }, s("text", { y: -9, class: "attn-x-patch-name" }, name), s("rect", { width: WIDE, height: WIDE, fill: "transparent" }), dark, light, ...veils, lines, asks, top, links);
-  return { node, top, draw(pixels, weights, asking) {
+  const title = s("text", { y: -9 }), top = s("g"), node = s("g", { transform: `translate(${left} 26)` }, title, s("rect", { width: WIDE, height: WIDE, fill: "transparent" }), dark, light, ...veils, lines, asks, top, links);
+  return { node, top, draw(pixels, weights, asking, place) {
+    const found = weights.indexOf(Math.max(...weights)) === place;
+    put(title, { class: found ? "attn-x-good" : "attn-x-red" }, []);
+    title.textContent = `${name}: ${found ? "found" : "not found"}`;
     for (const [path, value] of [[dark, 1], [light, -1]]) path.setAttribute("d", pixels.map((one, i) => (one === value ? `M${(i % SIDE) * UNIT} ${Math.floor(i / SIDE) * UNIT}h${UNIT}v${UNIT}h-${UNIT}z` : "")).join(""));
     veils.forEach((veil, i) => veil.setAttribute("fill-opacity", (0.5 * (1 - Math.min(1, 1.4 * weights[i]))).toFixed(2)));
     const [x, y] = centre(asking);
@@ -105,17 +108,17 @@ function lit(name, left) {
         return [s("path", { class: "attn-x-patch-link", "stroke-width": (1 + 5 * weight).toFixed(1), d: `M${(x + dx).toFixed(1)} ${(y + dy).toFixed(1)}L${(u - dx).toFixed(1)} ${(v - dy).toFixed(1)}` }), s("circle", { class: "attn-x-patch-end", cx: (u - dx).toFixed(1), cy: (v - dy).toFixed(1), r: (2 + 4 * weight).toFixed(1) })];
       }),
       ...used.flatMap(([weight, i, u, v]) => {
-        const under = i < 12 ? v + 2 * UNIT : v - 2 * UNIT;
-        return [s("rect", { x: u - 18, y: under - 9, width: 36, height: 18, rx: 9, class: "attn-x-patch-mark" }), s("text", { x: u, y: under + 5, "text-anchor": "middle" }, weight.toFixed(2))];
+        const under = i < 12 ? v + 2 * UNIT + 16 : v - 2 * UNIT - 6;
+        return i === asking ? [] : [s("text", { x: u, y: under, "text-anchor": "middle", class: "attn-x-weight-name" }, weight.toFixed(2))];
       }));
   } };
 }
 
 function render({ model, el }) {
-  const numbers = results(model, compute, ["pixels", "asking", "entry", "layout", "encoded"]), voice = announcer();
+  const numbers = results(model, compute, ["pixels", "asking", "entry", "layout", "encoded"]), voice = announcer(false);
   const start = Object.fromEntries(["pixels", "asking", "entry", "head"].map((name) => [name, model.get(name)]));
   const change = (values) => numbers.change(values, draw);
-  const attention = lit("a head of attention", 1), convolution = lit("a head of a convolution", 380 - WIDE - 1);
+  const attention = lit("attention", 1), convolution = lit("convolution", 380 - WIDE - 1);
   const node = s("svg", { viewBox: `0 0 380 ${WIDE + 30}`, role: "group", "aria-label": "The same picture twice: where a head of attention attends to, and where a head of a convolution" }, attention.node, convolution.node);
   const asking = knob({ label: "Patch that asks", min: 1, max: 16, step: 1, value: start.asking + 1, oninput: (value) => change({ asking: value - 1 }) });
   const head = knob({ label: "Head of the Transformer", min: 1, max: 4, step: 1, value: start.head + 1, oninput(value) { model.set("head", value - 1); draw(); } });
@@ -177,8 +180,8 @@ function render({ model, el }) {
 
   function draw() {
     const result = numbers.now(), own = model.get("asking"), weights = result.weights[model.get("head")], pixels = model.get("pixels");
-    attention.draw(pixels, weights, own);
-    convolution.draw(pixels, result.fixed, own);
+    attention.draw(pixels, weights, own, place);
+    convolution.draw(pixels, result.fixed, own, place);
     for (const { grip, cursor, sheet, hold } of handles) {
       put(grip, { x: (place % CELLS) * 4 * UNIT, y: Math.floor(place / CELLS) * 4 * UNIT, visibility: painting ? "hidden" : "visible" }, []);
       put(cursor, { x: (at % SIDE) * UNIT, y: Math.floor(at / SIDE) * UNIT, visibility: painting ? "visible" : "hidden" }, []);
@@ -191,18 +194,17 @@ function render({ model, el }) {
   }
   const path = [7, 3, 2, 6, 10, 14, 15, 11];
   frame(el, {
-    question: "The pattern moves: which head finds it again?",
+    question: "The pattern moves: which kind of head finds it again?",
     picture: [node],
     controls: [
       h("div", { class: "attn-x-top" }, player("Move the pattern", 5, (share) => carry(path[Math.min(path.length - 1, Math.floor(share * path.length))])), button("Reset", reset)),
-      h("p", { class: "attn-x-note" }, "Or drag it to another patch. Lines go from the framed patch to the patches that its head attends to."),
-      h("p", { class: "attn-x-big" }, same, "“the two are the same”, predicts the model"),
+      h("p", { class: "attn-x-note" }, "Or drag it to another patch. From the purple patch, blue lines go to the patches that its head attends to, with their weights."),
       voice.node],
     more: [fold("More", h("div", { class: "attn-x-stage" },
       h("div", {}, asking.node, head.node, entry.node),
       h("div", {}, h("div", { class: "attn-x-top" }, mode, button("Clear", () => change({ pixels: model.get("pixels").map(() => 0) }))),
         h("div", { class: "attn-x-choice" }, h("label", { for: id }, "A picture of your own (it stays on your device)"), file),
-        h("p", { class: "attn-x-note" }, "Paint with mouse, finger or arrow keys and space bar. The model has been trained on two patterns in an empty image only."))))],
+        h("p", { class: "attn-x-note" }, "The whole model predicts “the two are the same”: ", same, ". Paint with mouse, finger or arrow keys and space bar. The model has been trained on two patterns in an empty image only."))))],
   });
   numbers.watch(draw);
   draw();

@@ -17,7 +17,7 @@ from attn_course.explorers._source import esm, stylesheet
 from attn_course.functional import kernel_shifts, shift_bias
 from attn_course.nn import VisionTransformer, capture, vit_like
 
-HEIGHT, HEIGHT_NARROW = 467, 588
+HEIGHT, HEIGHT_NARROW = 355, 418
 WEIGHTS = Path(__file__).with_name("patch_attention_weights.json")
 SIDE, PATCH, EMBED, HEADS, HIDDEN = 16, 4, 32, 4, 64
 INPUTS = ("pixels", "asking", "entry")

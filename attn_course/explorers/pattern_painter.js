@@ -49,9 +49,9 @@ function render({ model, el }) {
   const gaps = every.map((i) => `M${left} ${(top + i * cell).toFixed(1)}H376M${(left + i * cell).toFixed(1)} ${top}V396`).join("");
   const brush = s("g", { class: "attn-x-grip attn-x-brush", tabindex: 0, role: "button" }, s("rect", { width: cell + 1, height: cell + 1, rx: 3, class: "attn-x-frame" }));
   const cells = s("g", { class: "attn-x-canvas" }, s("rect", { x: left, y: top, width: 376 - left, height: 396 - top, class: "attn-x-void" }), ...shades, s("path", { class: "attn-x-gaps", d: gaps }));
-  const reading = s("text", { x: 4, y: 13, class: "attn-x-panel" });
+  const reading = s("text", { x: 4, y: 13, class: "attn-x-panel" }), legend = s("g");
   const drawing = s("svg", { viewBox: "0 0 380 398", role: "group", "aria-label": "The mask, one row for each query; paler cells are reached through several layers" },
-    reading, s("text", { x: left, y: 37 }, "keys →"), ...[["computed", 118, 0], ["reached in more layers", 212, 2]].flatMap(([text, x, n]) => [s("path", { class: "attn-x-run", "stroke-width": 10, opacity: shades[n].getAttribute("opacity"), d: `M${x - 14} 33h10` }), s("text", { x, y: 37 }, text)]), s("text", { x: 14, y: top, "text-anchor": "end", transform: `rotate(-90 14 ${top})` }, "queries"), cells, brush);
+    reading, s("text", { x: left, y: 37 }, "keys →"), legend, s("text", { x: 14, y: top, "text-anchor": "end", transform: `rotate(-90 14 ${top})` }, "queries"), cells, brush);
   const change = (values) => numbers.change(values, draw);
   let at = [Math.floor(size / 2), 4], stroke = null;
   // a cell is switched to what the first one of the stroke becomes
@@ -90,9 +90,13 @@ function render({ model, el }) {
     cost.textContent = String(pairs);
     cost.className = pairs > 100 ? "attn-x-bad" : "";
     depth.textContent = complete ? String(complete) : `> ${LAYERS}`;
-    note.textContent = `layer${complete === 1 ? "" : "s"} until all reach all`;
+    note.textContent = `layer${complete === 1 ? "" : "s"} of this mask, until every pair is reached`;
+    legend.replaceChildren(...["computed", ...(layers > 1 ? ["layer 2"] : []), ...every.slice(3, layers + 1).map(String)].flatMap((text, n) => {
+      const x = [104, 196][n] ?? 210 + 28 * n;
+      return [s("path", { class: "attn-x-run", "stroke-width": 10, opacity: shades[n ? n + 1 : 0].getAttribute("opacity"), d: `M${x - 14} 33h10` }), s("text", { x, y: 37 }, text)];
+    }));
     const reached = layer.flat().filter((one) => one && one <= layers).length;
-    reading.textContent = `${layers} layer${layers > 1 ? "s" : ""} of this mask: ${reached} of ${size * size} pairs are reached`;
+    reading.textContent = `${layers} layer${layers > 1 ? "s" : ""} of this mask reach${layers > 1 ? "" : "es"} ${reached} of ${size * size} pairs`;
     voice.say(reading.textContent);
   }
   const sized = (key, label, least, most) => knob({ label, min: least, max: most, step: 1, value: model.get(key), oninput: (value) => { preset.set(""); change({ [key]: value }); } });
@@ -110,10 +114,10 @@ function render({ model, el }) {
   const causal = button("Causal mask", () => { change({ causal: !model.get("causal") }); causal.setAttribute("aria-pressed", String(model.get("causal"))); });
   causal.setAttribute("aria-pressed", String(model.get("causal")));
   frame(el, {
-    question: "With at most 100 pairs: in how few layers does every position reach every other?",
+    question: "In how many layers does every position reach every other?",
     picture: [drawing],
     controls: [preset.node, layers.node, player("Stack layers", 4, (part) => { const value = Math.min(LAYERS, 1 + Math.floor(part * LAYERS)); layers.set(value); change({ layers: value }); }),
-      h("p", { class: "attn-x-big" }, cost, `pairs computed, of ${size * size}`), h("p", { class: "attn-x-big" }, depth, note), voice.node],
+      h("p", { class: "attn-x-big" }, depth, note), h("p", { class: "attn-x-big" }, cost, `of ${size * size} pairs are computed; try at most 100`), voice.node],
     more: [fold("More", h("div", { class: "attn-x-stage" }, h("div", {}, window_.node, knobs.dilation.node, knobs.stride.node), h("div", {}, knobs.block.node, knobs.num_global.node,
       h("div", { class: "attn-x-top" }, causal, button("Clear what I painted", () => change({ painted: [] }))))))],
   });

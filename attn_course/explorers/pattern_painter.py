@@ -18,7 +18,7 @@ from attn_course.functional import (
     window_pattern,
 )
 
-HEIGHT, HEIGHT_NARROW = 602, 816
+HEIGHT, HEIGHT_NARROW = 577, 839
 SIZE, LAYERS = 20, 6
 INPUTS = (
     "size",

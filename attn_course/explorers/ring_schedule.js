@@ -26,20 +26,27 @@ export function compute({ devices, step, split, causal }) {
   };
 }
 
+const SPLITS = ["contiguous", "zigzag", "striped"];
 function render({ model, el }) {
   const numbers = results(model, compute, ["devices", "step", "split", "causal"]), voice = announcer(false);
-  const [middle, high, radius, left, right, under] = [190, 152, 88, 62, 372, 308], pairs = 4; // of a block of two queries and two keys
+  const [middle, high, radius, left, right, under] = [190, 172, 88, 62, 372, 328], pairs = 4; // of a block of two queries and two keys
   const ring = s("g"), blocks = s("g"), plan = s("g"), pairs_ = s("svg", { viewBox: "0 0 280 272", role: "img", class: "attn-x-plane" });
   const edge = s("path", { class: "attn-x-axis" }), tip = s("circle", { r: 9, class: "attn-x-tip attn-x-own" }), grip = s("g", {}, s("rect", { x: -22, y: under - 8, width: 44, height: 122, fill: "transparent" }), edge, tip);
-  const reading = s("text", { x: 4, y: 13, class: "attn-x-panel" });
-  const node = s("svg", { viewBox: "0 0 380 416", role: "group", "aria-label": "Devices on a ring, each with its queries; blocks of keys and values move from one to the next" },
-    s("circle", { cx: middle, cy: high, r: radius, class: "attn-x-grid" }), ring, blocks, reading, plan, grip);
+  const reading = s("text", { x: 4, y: 13, class: "attn-x-panel" }), shares = s("text", { x: 4, y: under + 124 });
+  const node = s("svg", { viewBox: "0 0 380 458", role: "group", "aria-label": "Devices on a ring, each with its queries; blocks of keys and values move from one to the next" },
+    s("circle", { cx: middle, cy: high, r: radius, class: "attn-x-grid" }), ring, blocks, reading, ...[["attn-x-ofquery", "q: queries, stay"], ["attn-x-ofkey", "kv: keys and values, move on"]].map(([kind, text], i) => s("text", { x: 4 + 124 * i, y: 32, class: kind }, text)), plan, grip, shares);
   let moved = 0, ends = [0, 1]; // how far the blocks are on their way to the next device; where each step ends in the plan
   const count = () => model.get("devices"), change = (values) => numbers.change(values, draw);
   const go = (step, part = 0) => { moved = part; change({ step: Math.min(count() - 1, Math.max(0, step)) }); draw(); };
   const tell = sliding(grip, { label: "step", max: 7, at: (pixel) => ends.findIndex((end, i) => pixel <= end || i === ends.length - 1), get: () => model.get("step"), onmove: (step) => go(step), far: 2 });
   const place = (at, reach) => { const angle = (2 * Math.PI * at) / count() - Math.PI / 2; return [middle + reach * Math.cos(angle), high + reach * Math.sin(angle)]; };
-  const idle = h("b"), rows = h("tbody");
+  const idle = h("b"), under_ = h("span"), rows = h("tbody");
+  // a round lasts as long as its busiest device
+  const lost = (split) => {
+    const devices = count(), causal = model.get("causal"), rounds = Array.from({ length: model.get("step") + 1 }, (_, step) => compute({ devices, step, split, causal }).now);
+    const spent = rounds.reduce((sum, pairs) => sum + Math.max(...pairs), 0), work = rounds.flat().reduce((a, b) => a + b, 0);
+    return `${(100 * (1 - work / (devices * spent))).toFixed(0)} %`;
+  };
 
   function draw() {
     const { owner, when, held, now, so_far, whole } = numbers.now(), step = model.get("step"), devices = count(), ranks = [...Array(devices).keys()];
@@ -60,7 +67,7 @@ function render({ model, el }) {
       return s("g", { transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` }, s("rect", { x: -15, y: -10, width: 30, height: 20, rx: 4, class: "attn-x-parcel" }), s("text", { "text-anchor": "middle", class: "attn-x-tiptext attn-x-onblue" }, `kv${rank}`));
     }));
     const lazy = ranks.filter((rank) => now[rank] === 0), many = lazy.length > 1, early = ranks.filter((rank) => now[rank] < most).length;
-    reading.textContent = `Round ${step + 1} of ${devices}: ${lazy.length ? `device${many ? "s" : ""} ${lazy.length > 3 ? `${lazy[0]} to ${lazy.at(-1)}` : lazy.join(", ")} wait${many ? "" : "s"}: later keys only` : early ? `${early} of ${devices} end early` : "nobody waits"}`;
+    reading.textContent = `Round ${step + 1}: ${lazy.length ? `device${many ? "s" : ""} ${lazy.length > 3 ? `${lazy[0]} to ${lazy.at(-1)}` : lazy.join(", ")} wait${many ? "" : "s"}, ${many ? "their blocks lie" : `kv${held[lazy[0]]} lies`} in ${many ? "their" : "its"} future` : early ? `${early} of ${devices} end early` : "nobody waits"}`;
     const time = slowest.reduce((a, b) => a + b, 0), unit = (right - left) / Math.max(time, 1), high_ = 84 / devices;
     ends = slowest.reduce((list, one) => [...list, (list.at(-1) ?? left) + one * unit], []);
     plan.replaceChildren(s("text", { x: left - 6, y: under - 6, "text-anchor": "end" }, "time →"), ...ranks.map((at) => s("text", { x: (((ends[at - 1] ?? left) + ends[at]) / 2).toFixed(1), y: under - 6, "text-anchor": "middle", class: "attn-x-faint" }, devices < 6 ? `round ${at + 1}` : String(at + 1))), ...ranks.flatMap((rank) => {
@@ -68,16 +75,17 @@ function render({ model, el }) {
       return [s("text", { x: left - 6, y: (y + high_ / 2 + 4).toFixed(1), "text-anchor": "end", class: "attn-x-faint" }, devices > 6 && rank % 2 ? "" : devices > 6 ? `q${rank}` : `device ${rank}`),
         ...ranks.flatMap((at) => {
           const x = (ends[at - 1] ?? left), box = (from, size, look) => s("rect", { x: (from + 0.5).toFixed(1), y: (y + 1).toFixed(1), width: Math.max(0, size * unit - 1).toFixed(1), height: (high_ - 2).toFixed(1), class: look });
-          return at > step ? [box(x, slowest[at], "attn-x-void")] : [box(x, work[at][rank], "attn-x-plus"), box(x + work[at][rank] * unit, slowest[at] - work[at][rank], "attn-x-takes")];
+          return at > step ? [box(x, slowest[at], "attn-x-void")] : [box(x, work[at][rank], "attn-x-plus"), box(x + work[at][rank] * unit, slowest[at] - work[at][rank], "attn-x-takes"), ...(work[at][rank] === 0 && devices < 5 ? [s("text", { x: (x + slowest[at] * unit / 2).toFixed(1), y: (y + high_ / 2 + 4).toFixed(1), "text-anchor": "middle", class: "attn-x-red" }, "waits")] : [])];
         })];
     }));
     put(grip, { transform: `translate(${ends[step].toFixed(1)} 0)`, "aria-valuemax": devices - 1 }, []);
     edge.setAttribute("d", `M0 ${under}V${under + 90}`);
     put(tip, { cy: under + 98 }, []);
     tell(step, `${step + 1} of ${devices}`);
-    const spent = slowest.slice(0, step + 1).reduce((a, b) => a + b, 0), waiting = 1 - so_far.reduce((a, b) => a + b, 0) / (devices * spent);
-    idle.textContent = `${(100 * waiting).toFixed(0)} %`;
-    idle.className = waiting > 0 ? "attn-x-bad" : "";
+    idle.textContent = lost(model.get("split"));
+    idle.className = idle.textContent === "0 %" ? "" : "attn-x-bad";
+    under_.textContent = `of the devices' time so far is waiting, with the ${model.get("split")} split`;
+    shares.textContent = `waiting so far: ${SPLITS.map((split) => `${split} ${lost(split)}`).join(", ")}`;
     const cell = 248 / owner.length;
     pairs_.replaceChildren(...when.flatMap((row, i) => row.map((at, j) => s("rect", { x: (30 + j * cell).toFixed(1), y: (22 + i * cell).toFixed(1), width: (cell - 1.5).toFixed(1), height: (cell - 1.5).toFixed(1), class: at < 0 ? "attn-x-void" : at === step ? "attn-x-plus" : at < step ? "attn-x-band" : "attn-x-band attn-x-band2" }))),
       ...owner.flatMap((rank, i) => (devices > 5 && i % 2) ? [] : [s("text", { x: 25, y: (26 + (i + 0.5) * cell).toFixed(1), "text-anchor": "end" }, `q${rank}`), s("text", { x: (30 + (i + 0.45) * cell).toFixed(1), y: 15, "text-anchor": "middle" }, `k${rank}`)]));
@@ -88,13 +96,13 @@ function render({ model, el }) {
   const causal = button("Causal mask", () => { change({ causal: !model.get("causal") }); causal.setAttribute("aria-pressed", String(model.get("causal"))); });
   causal.setAttribute("aria-pressed", String(model.get("causal")));
   frame(el, {
-    question: "Who waits for whom, and which split ends the waiting?",
+    question: "Under which split of a sequence do devices wait least?",
     picture: [node],
     controls: [
       h("div", { class: "attn-x-top" }, player("Pass the blocks", 8, (part) => { const at = part * count(), step = Math.min(count() - 1, Math.floor(at)); go(step, step === count() - 1 ? 0 : Math.max(0, 2 * (at - step) - 1)); }), causal),
       h("p", { class: "attn-x-note" }, "Split of the sequence"),
-      chips("Split of the sequence", ["contiguous", "zigzag", "striped"].map((name) => [name, name]), model.get("split"), (split) => { moved = 0; change({ split }); }).node,
-      h("p", { class: "attn-x-big" }, idle, "of the time so far is waiting"), voice.node],
+      chips("Split of the sequence", SPLITS.map((name) => [name, name]), model.get("split"), (split) => { moved = 0; change({ split }); }).node,
+      h("p", { class: "attn-x-big" }, idle, under_), voice.node],
     more: [fold("More", h("div", { class: "attn-x-stage" },
       h("div", {}, knob({ label: "Devices", min: 2, max: 8, step: 1, value: count(), oninput: (devices) => { moved = 0; change({ devices, step: Math.min(model.get("step"), devices - 1) }); } }).node,
         wide("Work of every device", h("table", { class: "attn-x-table" }, h("caption", {}, "Pairs of every device"), header("device", "has keys of", "now", "so far", "in all"), rows))),

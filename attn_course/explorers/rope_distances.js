@@ -58,17 +58,17 @@ function clocks() {
         s("path", { class: parts[i] < 0 ? "attn-x-takes" : "attn-x-adds", d: `M${cx} 40L${end(key[i], 38)}A38 38 0 0 ${ahead ? 0 : 1} ${end(query[i], 38)}Z` }),
         s("path", { class: "attn-x-hand attn-x-key", d: `M${cx} 40L${end(key[i], 27)}` }),
         s("path", { class: "attn-x-hand attn-x-query", d: `M${cx} 40L${end(query[i], 36)}` }),
-        s("text", { x: cx, y: 96, "text-anchor": "middle" }, `${((2 * Math.PI) / frequencies[i]).toLocaleString("en", { notation: "compact", maximumFractionDigits: 0 })} positions`)];
+        s("text", { x: cx, y: 96, "text-anchor": "middle" }, `turn in ${((2 * Math.PI) / frequencies[i]).toLocaleString("en", { notation: "compact", maximumFractionDigits: 0 })}`)];
     }));
   } };
 }
 
 function render({ model, el }) {
   const inputs = ["query", "key", "query_place", "key_place", "head_dim", "base", "heads", "head"];
-  const numbers = results(model, compute, inputs), voice = announcer(), most = LONGEST - 1;
+  const numbers = results(model, compute, inputs), voice = announcer(false), most = LONGEST - 1;
   const start = Object.fromEntries(inputs.map((name) => [name, model.get(name)]));
   const places = () => [model.get("query_place"), model.get("key_place")], gap = () => Math.round(Math.abs(places()[0] - places()[1]));
-  let seen = new Set(), before = gap(), from = 0;
+  let seen = new Set(), before = gap(), from = 0, origin = places().map((place) => place - Math.min(...places())); // where the pair stood before it moved
   const change = (values) => {
     numbers.change(values, draw);
     if (!("query_place" in values || "key_place" in values)) seen = new Set();
@@ -76,25 +76,30 @@ function render({ model, el }) {
     for (let at = Math.min(before, gap()); at <= Math.max(before, gap()); at += 1) seen.add(at);
     before = gap();
   };
-  const both = (low) => { const [q, k] = places(), kept = Math.min(most - Math.abs(q - k), low) - Math.min(q, k); change({ query_place: q + kept, key_place: k + kept }); };
+  const both = (low) => {
+    if (gap() !== Math.round(Math.abs(origin[0] - origin[1]))) origin = places();
+    const [q, k] = places(), kept = Math.min(most - Math.abs(q - k), low) - Math.min(q, k); change({ query_place: q + kept, key_place: k + kept });
+  };
   // to the end of the line, or again from its beginning
   const walk = (share) => {
     const low = Math.min(...places()), end = most - Math.abs(places()[0] - places()[1]);
-    if (share === 0) from = low < end ? low : 0;
+    if (share === 0) { from = low < end ? low : 0; origin = places().map((place) => place - low + from); }
     both(from + share * (end - from));
   };
 
-  const left = 20, step = (380 - 2 * left) / most, x = (place) => (left + place * step).toFixed(1), at = (pixel) => (pixel - left) / step;
+  const left = 32, step = (380 - 2 * left) / most, x = (place) => (left + place * step).toFixed(1), at = (pixel) => (pixel - left) / step;
   const pair = clocks(), rope = chart(), alibi = chart();
   const rod = s("path", { "stroke-width": 8, class: "attn-x-link" }), hit = s("path", { "stroke-width": 26, stroke: "transparent" });
   const bar = s("g", {}, hit, rod);
   const pin = (name, y) => s("g", {},
     s("circle", { cy: y, r: 21, fill: "transparent" }), s("path", { class: `attn-x-hand attn-x-${name}`, d: `M0 46V${y}` }),
-    s("rect", { x: -27, y: y - 11, width: 54, height: 22, rx: 11, class: `attn-x-tip attn-x-${name}` }), s("text", { class: "attn-x-tiptext", "text-anchor": "middle", y }, name));
+    s("rect", { x: -30, y: y - 11, width: 60, height: 22, rx: 11, class: `attn-x-tip attn-x-${name}` }), s("text", { class: "attn-x-tiptext", "text-anchor": "middle", y }, name));
+  const reading = s("text", { x: 4, y: 13, class: "attn-x-panel" }), ghosts = ["query", "key"].map((name) => s("path", { class: `attn-x-hand attn-x-${name}`, opacity: 0.35 })), ghost = s("text", { y: 24, "text-anchor": "middle", class: "attn-x-faint" });
   const pins = { query: pin("query", 16), key: pin("key", 76) };
   const under = (y, part) => s("g", { transform: `translate(0 ${y})` }, part.node);
-  const node = s("svg", { viewBox: "0 0 380 336", role: "group", "aria-label": "Two tokens on a line, a clock for each pair of their numbers, and the score by distance" },
-    s("path", { class: "attn-x-axis", d: `M${left} 46H${380 - left}` }), bar, pins.query, pins.key, under(104, pair), under(212, rope));
+  const node = s("svg", { viewBox: "0 0 380 376", role: "group", "aria-label": "Two tokens on a line, a clock for each pair of their numbers, and the score by distance" },
+    s("g", { transform: "translate(0 24)" }, s("path", { class: "attn-x-axis", d: `M${left} 46H${380 - left}` }), ...[["0", left - 8, "end"], [String(most), 388 - left, "start"]].map(([text, at, anchor]) => s("text", { x: at, y: 50, "text-anchor": anchor, class: "attn-x-faint" }, text)), ...ghosts, ghost, bar, pins.query, pins.key), reading,
+    s("text", { x: 4, y: 134 }, "angle between the hands: blue adds, red subtracts"), under(146, pair), under(252, rope));
   const tell = {
     both: sliding(bar, { label: "both tokens", max: most, at, get: () => Math.min(...places()), onmove: both }),
     ...Object.fromEntries(["query", "key"].map((name) => [name, sliding(pins[name], { label: `place of the ${name}`, max: most, at, get: () => Math.round(model.get(`${name}_place`)), onmove: (place) => change({ [`${name}_place`]: place }) })])),
@@ -112,22 +117,25 @@ function render({ model, el }) {
     }
     tell.both(Math.round(Math.min(q, k)), `query at ${Math.round(q)}, key at ${Math.round(k)}`);
     for (const path of [rod, hit]) path.setAttribute("d", `M${x(q)} 46H${x(k)}`);
+    ghosts.forEach((one, i) => one.setAttribute("d", `M${x(origin[i])} 46V${i ? 64 : 28}`));
+    const was = Math.round(Math.abs(origin[0] - origin[1])), by = Math.round(q - origin[0]), old = result.curve_rope[was];
+    reading.textContent = was === gap() ? `Both moved by ${by}: distance and score unchanged` : `Distance ${was} → ${gap()}: score ${minus(old, 2)} → ${minus(result.rope, 2)}`;
+    put(ghost, { x: x(origin[0]) }, []);
+    ghost.textContent = by * step > 55 && was === gap() ? "before" : "";
     pair.draw(result);
     rope.draw(`score at distance ${gap()}: ${minus(result.rope, 2)}`, result.curve_rope, distance, result.rope, seen);
     alibi.draw("score with ALiBi, on a scale of its own", result.curve_alibi, distance, result.curve_alibi[gap()]);
     rows.replaceChildren(...result.parts.map((part, i) => h("tr", {}, h("th", { scope: "row" }, String(i + 1)), h("td", {}, digits(result.frequencies[i])), h("td", {}, minus(part, 3)))));
-    voice.say(`Query at ${Math.round(q)}, key at ${Math.round(k)}: distance ${gap()}, score ${digits(result.rope, 2)}.`);
+    voice.say(`${reading.textContent}.`);
   }
   change({});
   frame(el, {
-    question: "Both tokens move on together: what stays the same?",
+    question: "If both tokens move on, does their attention score change?",
     picture: [node],
     controls: [
       h("div", { class: "attn-x-top" }, player("Move both tokens", 4.5, walk, true)),
       h("p", { class: "attn-x-note" }, "Or drag a token, or the bar between the two."),
-      h("p", { class: "attn-x-note" }, "One clock for each pair of numbers: one hand turns with the query, one with the key. Below it: positions for a full turn."),
-      h("p", { class: "attn-x-note" }, "The angle between the hands gives the pair's part of the score: blue adds, red subtracts."),
-      voice.node],
+      h("p", { class: "attn-x-note" }, "A clock for each pair of numbers: one hand turns with the query's position, one with the key's. Below it: positions for a full turn."), voice.node],
     more: [fold("More", h("div", { class: "attn-x-stage attn-x-large" },
       h("div", {}, head.node, s("svg", { viewBox: "0 0 380 126", role: "img", "aria-label": "Scores with ALiBi by distance: a falling line" }, alibi.node)),
       h("div", {}, base.node, size, h("table", { class: "attn-x-table" }, header("pair", "radians per position", "adds"), rows))))],

@@ -101,7 +101,7 @@ function plane(labels, { onmove, onbegin }) {
 const matrix = (rows) => h("table", { class: "attn-x-matrix" }, h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((value) => h("td", {}, String(value).replace("-", "−")))))));
 
 function render({ model, el }) {
-  const numbers = results(model, compute, ["query", "key", "sharpness", "joined", "parameters"]), voice = announcer();
+  const numbers = results(model, compute, ["query", "key", "sharpness", "joined", "parameters"]), voice = announcer(false);
   const count = model.get("key").length, start = Object.fromEntries(["query", "key", "sharpness", "joined"].map((key) => [key, model.get(key)]));
   const labels = [["query", "q"], ...Array.from({ length: count }, (_, i) => [`key ${i + 1}`, String(i + 1)])];
   const change = (values) => numbers.change(values, draw), vectors = () => [model.get("query"), ...model.get("key")];
@@ -121,10 +121,10 @@ function render({ model, el }) {
   const same = h("input", { type: "checkbox", id: unique("joined"), oninput: () => change({ joined: same.checked }) });
   same.checked = model.get("joined");
   const strips = ROWS.map(([name, label, formula]) => {
-    const keys = Array.from({ length: count }, (_, i) => h("span", { style: `--share: ${[95, 60, 35, 15][i]}%` })), state = h("small"), was = h("i");
+    const keys = Array.from({ length: count }, (_, i) => h("span")), state = h("small"), was = h("i");
     return { name, label, keys, state, was, node: h("div", { class: "attn-x-notice" }, h("span", {}, label, " ", h("i", {}, formula)), state, h("div", { "aria-hidden": "true" }, ...keys, was)) };
   });
-  const body = h("tbody"), raw = h("tbody");
+  const much = h("b"), which = h("p", { class: "attn-x-note" }), body = h("tbody"), raw = h("tbody");
 
   function draw() {
     const { scores, weights } = numbers.now();
@@ -134,15 +134,17 @@ function render({ model, el }) {
     for (const { name, keys, state, was } of strips) {
       was.hidden = taken < 0;
       if (taken >= 0) [was.style.left, was.style.width] = [mark[name].slice(0, taken).reduce((whole, one) => whole + one, 0), mark[name][taken]].map((share) => `${(100 * share).toFixed(2)}%`);
-      keys.forEach((key, i) => { key.style.width = `${(100 * weights[name][i]).toFixed(2)}%`; key.textContent = weights[name][i] < 0.1 ? "" : String(i + 1); });
+      keys.forEach((key, i) => { key.style.width = `${(100 * weights[name][i]).toFixed(2)}%`; key.textContent = (taken < 0 || i === taken) && weights[name][i] > 0.1 ? String(i + 1) : ""; key.style.setProperty("--share", taken < 0 || i === taken ? "70%" : "0%"); });
       state.textContent = calm ? "" : still(name) ? "did not notice" : "noticed";
       state.className = still(name) ? "" : "attn-x-moved";
     }
     const rows = (table) => ROWS.map(([name, label]) => h("tr", {}, h("th", { scope: "row" }, label), ...table[name].map((value) => h("td", {}, value.toFixed(2).replace("-", "−")))));
     body.replaceChildren(...rows(weights));
     raw.replaceChildren(...rows(scores));
-    const unchanged = ROWS.filter(([name]) => still(name)).map(([, label]) => label), best = weights.dot.indexOf(Math.max(...weights.dot)) + 1;
-    voice.say(calm ? `By the dot product key ${best} has most, ${weights.dot[best - 1].toFixed(2)}.` : unchanged.length ? `Not noticed by ${unchanged.join(", ")}.` : "Noticed by all seven.");
+    const unchanged = ROWS.filter(([name]) => still(name)).map(([, label]) => label);
+    much.textContent = `${ROWS.length - unchanged.length} of ${ROWS.length}`;
+    which.textContent = taken < 0 ? "Weight of each key" : `Weight of key ${taken + 1}; dashed: old`;
+    voice.say(calm ? "Nothing has moved." : unchanged.length ? `Not noticed by ${unchanged.join(", ")}.` : "Noticed by all seven.");
   }
   // the second key grows, or turns once around
   const moving = (way) => (share) => {
@@ -159,7 +161,7 @@ function render({ model, el }) {
     picture: [map.node],
     controls: [
       h("div", { class: "attn-x-top" }, player("Lengthen key 2", 4, moving("grow")), player("Turn key 2", 4, moving("turn")), button("Reset", reset)),
-      h("p", { class: "attn-x-note" }, "Weights of keys 1 to 4; dashed: before"),
+      h("p", { class: "attn-x-big" }, much, "scores notice"), which,
       h("div", {}, ...strips.map(({ node }) => node)), voice.node],
     more: [fold("More", sharp.node,
       table("Weights: softmax over the four keys", body), table("Scores before the softmax", raw),

@@ -21,7 +21,7 @@ from attn_course.functional import (
     softmax,
 )
 
-HEIGHT, HEIGHT_NARROW = 592, 954
+HEIGHT, HEIGHT_NARROW = 599, 980
 INPUTS = ("query", "key", "sharpness", "joined", "parameters")
 # Small round numbers: a reader can check a score by hand.
 PARAMETERS: dict[str, dict[str, Any]] = {

@@ -66,9 +66,9 @@ function plane(axes) {
 // Scores above, to be dragged; the weights that softmax makes of them below, word by word.
 const REACH = 6, [ZERO, UNIT] = [112, 12], [FLOOR, TALL] = [318, 92];
 function bars({ onscore }) {
-  const columns = s("g");
+  const columns = s("g"), reading = s("text", { x: 376, y: FLOOR - TALL - 7, "text-anchor": "end", class: "attn-x-panel" }), dashed = s("text", { x: 376, y: FLOOR - TALL + 13, "text-anchor": "end", class: "attn-x-faint" }, "dashed: temperature 1");
   const node = s("svg", { viewBox: "0 0 380 342", role: "group", "aria-label": "Scores of the words, and below them the weights that softmax makes of them" },
-    s("text", { x: 32, y: 13, class: "attn-x-faint" }, "score: drag it"), s("text", { x: 32, y: FLOOR - TALL - 7, class: "attn-x-weight-name" }, "weight"),
+    s("text", { x: 32, y: 13, class: "attn-x-faint" }, "score (drag the handles)"), s("text", { x: 32, y: FLOOR - TALL - 7, class: "attn-x-weight-name" }, "weight"), reading, dashed,
     ...[-5, 0, 5].flatMap((score) => [s("path", { class: score ? "attn-x-grid" : "attn-x-axis", d: `M28 ${ZERO - UNIT * score}H380` }), s("text", { x: 22, y: ZERO - UNIT * score + 4, "text-anchor": "end" }, String(score).replace("-", "−"))]),
     ...[0, 1].flatMap((weight) => [s("path", { class: weight ? "attn-x-grid" : "attn-x-axis", d: `M28 ${FLOOR - TALL * weight}H380` }), s("text", { x: 22, y: FLOOR - TALL * weight + 4, "text-anchor": "end" }, String(weight))]),
     columns);
@@ -88,6 +88,9 @@ function bars({ onscore }) {
       each.forEach((one, i) => { one.tell = sliding(one.grip, { label: words[i], max: 20 * REACH, down: true, far: 5, at: (_, y) => 10 * ((ZERO - y) / UNIT + REACH), get: () => 10 * (get(i) + REACH), onmove: (tenths) => onscore(i, tenths / 10 - REACH) }); });
     },
     draw(scores, weights, before) {
+      const least = Math.min(...weights);
+      reading.textContent = least === 0 ? "smallest: 0, rounded by float32" : `smallest: ${digits(least, 3)}, small but not 0`;
+      dashed.setAttribute("visibility", before === weights ? "hidden" : "visible");
       each.forEach(({ x, rod, number, bar, ghost, share, grip, tell }, i) => {
         const y = ZERO - UNIT * scores[i], tall = TALL * weights[i];
         put(rod, { y: Math.min(y, ZERO), height: Math.abs(y - ZERO) }, []);
@@ -106,7 +109,7 @@ function bars({ onscore }) {
 }
 
 function render({ model, el }) {
-  const numbers = results(model, compute, ["scores", "temperature", "shift", "vectors"]), voice = announcer();
+  const numbers = results(model, compute, ["scores", "temperature", "shift", "vectors"]), voice = announcer(false);
   const map = plane(model.get("axes")), floats = h("tbody"), change = (values) => numbers.change(values, draw);
   const picture = bars({ onscore: (i, value) => change({ scores: model.get("scores").map((old, j) => (j === i ? Math.round(10 * value) / 10 : old)) }) });
   let cells = [];
@@ -119,7 +122,7 @@ function render({ model, el }) {
   }
 
   function draw() {
-    const { weights, mean, exps, naive } = numbers.now(), words = model.get("words"), axes = model.get("axes"), scores = model.get("scores");
+    const { weights, mean, exps, naive } = numbers.now(), words = model.get("words"), scores = model.get("scores");
     // In Jupyter the kernel answers a moment later: until then the old answer belongs to another sentence.
     if (weights.length !== words.length) return;
     const warm = model.get("temperature") === 1, before = warm ? weights : compute({ scores, temperature: 1, shift: 0, vectors: model.get("vectors") }).weights;
@@ -130,9 +133,8 @@ function render({ model, el }) {
       cell.naive.classList.toggle("attn-x-bad", naive[i] === "nan");
     });
     map.draw({ words, vectors: model.get("vectors"), target: model.get("target"), weights, point: mean });
-    const top = Math.max(...weights), best = words.filter((_, i) => top - weights[i] < 5e-4), none = weights.some((weight) => weight === 0);
     const broken = naive.includes("nan") ? " The naive softmax has overflowed or divided 0 by 0: it gives nan." : "";
-    voice.say(`Most weight: ${best.join(" and ")}, ${(100 * top).toFixed(1)} %${best.length > 1 ? " each" : ""}. Mean of the vectors: ${axes[0]} ${mean[0].toFixed(2)}, ${axes[1]} ${mean[1].toFixed(2)}.${none ? " The 0 is a rounded one: the weight is below the smallest number of float32." : ""}${warm ? "" : " Dashed: the weights at temperature 1."}${broken}`);
+    voice.say(`Smallest weight: ${digits(Math.min(...weights), 3)}.${weights.includes(0) ? " The 0 is a rounded one: the weight is below the smallest number of float32." : ""}${broken}`);
   }
 
   const temperature = knob({ label: "Temperature", min: -1.3, max: 1, step: 0.05, value: Math.log10(model.get("temperature")), text: (power) => (10 ** power).toFixed(2), oninput: (power) => change({ temperature: Number((10 ** power).toFixed(2)) }) });

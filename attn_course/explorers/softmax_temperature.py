@@ -12,7 +12,7 @@ from attn_course.explorers._result import Number, follow, plain
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.functional import softmax, weighted_mean
 
-HEIGHT, HEIGHT_NARROW = 510, 613
+HEIGHT, HEIGHT_NARROW = 510, 555
 WORD, AXES = "bank", ("water", "money")
 INPUTS = ("scores", "temperature", "shift", "vectors")
 

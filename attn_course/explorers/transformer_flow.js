@@ -22,21 +22,21 @@ const visible = (character) => ({ "\n": "↵", " ": "␣" })[character] ?? chara
 const sign = (character) => (character === "\n" ? "↵" : character);
 
 function render({ model, el }) {
-  const heads = model.get("heads"), alphabet = [...model.get("alphabet")], lines = model.get("lines"), voice = announcer();
-  let text = model.get("text"), off = model.get("off"), head = model.get("head"), now = model.get("result"), shown = head, ask = null, turn = 0;
-  const opening = { text, off, now }, tried = new Map(), layers = now.before.length - 1, count = layers * heads;
-  const name = (i) => `layer ${Math.floor(i / heads) + 1}, head ${(i % heads) + 1}`, chance = (share) => share.toFixed(2);
+  const heads = model.get("heads"), alphabet = [...model.get("alphabet")], lines = model.get("lines"), voice = announcer(false);
+  let text = model.get("text"), off = model.get("off"), head = model.get("head"), now = model.get("result"), shown = head, ask = null, turn = 0, after = "";
+  const opening = { text, off, now }, tried = new Map(model.get("lost").entries()), layers = now.before.length - 1, count = layers * heads;
+  const short = (i) => `${Math.floor(i / heads) + 1}.${(i % heads) + 1}`, name = (i) => `layer ${Math.floor(i / heads) + 1}, head ${(i % heads) + 1}`, chance = (share) => share.toFixed(2);
 
   // from above: arcs, the line, the stream through the layers, the chances
-  const ROW = 34, TOP = 140, STREAM = 284, LOW = TOP + layers * ROW + 20, y = (layer) => TOP + layer * ROW;
+  const ROW = 34, TOP = 140, STREAM = 296, LOW = TOP + layers * ROW + 20, y = (layer) => TOP + layer * ROW;
   const arcs = s("g"), line = s("g"), flow = s("path", { class: "attn-x-flow-stream" }), parts = s("g"), last = s("g"), grid = s("g", { role: "group", "aria-label": "Heads: arrow keys choose one, Enter switches it off or on" });
   const cells = Array.from({ length: count }, (_, i) => {
-    const marks = s("path", { class: "attn-x-flow-marks" }), lost = s("rect", { width: 32, height: 26, rx: 3, class: "attn-x-flow-lost" });
-    const node = s("g", { class: "attn-x-flow-head", role: "button", transform: `translate(${22 + (i % heads) * 36} ${y(Math.floor(i / heads)) + 2})`,
+    const marks = s("path", { class: "attn-x-flow-marks" }), lost = s("rect", { width: 30, height: 26, rx: 3, class: "attn-x-flow-lost" });
+    const node = s("g", { class: "attn-x-flow-head", role: "button", transform: `translate(${50 + (i % heads) * 33} ${y(Math.floor(i / heads)) + 2})`,
       onclick: () => (i === head ? toggle(i) : choose(i)), onfocus: () => { if (i !== head) choose(i); },
       onpointerenter: ({ pointerType }) => { if (pointerType === "mouse") { shown = i; drawArcs(); } }, onpointerleave: () => { shown = head; drawArcs(); },
       onpointerdown: (event) => event.preventDefault() },
-    s("rect", { width: 32, height: 26, rx: 3 }), lost, marks, s("path", { class: "attn-x-flow-cross", d: "M4 4L28 22M28 4L4 22" }));
+    s("rect", { width: 30, height: 26, rx: 3 }), lost, marks, s("path", { class: "attn-x-flow-cross", d: "M4 4L26 22M26 4L4 22" }));
     return { node, marks, lost };
   });
   grid.append(...cells.map(({ node }) => node));
@@ -47,18 +47,14 @@ function render({ model, el }) {
     if (by === undefined) return toggle(head);
     if (head + by >= 0 && head + by < count) { choose(head + by); cells[head].node.focus(); }
   });
-  const rows = Array.from({ length: layers + 1 }, (_, n) => {
-    const was = s("rect", { x: 300, y: y(n - 1) + 7, height: 16, class: "attn-x-flow-was" }), is = s("rect", { x: 300, y: y(n - 1) + 7, height: 16, class: "attn-x-plus" });
-    const guess = s("text", { x: 376, y: y(n - 1) + 20, "text-anchor": "end", class: "attn-x-flow-letter" });
-    const node = s("g", {}, n === 0 ? s("g", {}, s("text", { x: 2, y: y(-1) + 20 }, "what each head attends to"), s("path", { class: "attn-x-grid", d: `M268 ${y(-1) + 15}H${STREAM}` }), s("rect", { x: 184, y: y(-1) + 3, width: 86, height: 24, rx: 12, class: "attn-x-tip" }), s("text", { x: 227, y: y(-1) + 19, "text-anchor": "middle" }, "embedding")) : s("g", {},
-      s("text", { x: 8, y: y(n - 1) + 20, "text-anchor": "middle" }, String(n)), s("path", { class: "attn-x-grid", d: `M238 ${y(n - 1) + 15}H${STREAM}` }),
-      s("rect", { x: 240, y: y(n - 1) + 3, width: 30, height: 24, rx: 12, class: "attn-x-tip" }), s("text", { x: 255, y: y(n - 1) + 19, "text-anchor": "middle" }, "FF")), was, is, guess);
-    return { node, was, is, guess };
+  const rows = Array.from({ length: layers }, (_, n) => {
+    const guess = s("text", { x: 340, y: y(n) + 20, "text-anchor": "middle" }), most = s("text", { x: 248, y: y(n) + 20, class: "attn-x-red attn-x-panel" });
+    return { node: s("g", {}, s("text", { x: 2, y: y(n) + 20 }, `layer ${n + 1}`), s("path", { class: "attn-x-grid", d: `M248 ${y(n) + 15}H${STREAM}` }), most, guess), guess, most };
   });
   parts.append(...rows.map(({ node }) => node), grid);
-  const column = s("text", { x: 290, y: y(-1) + 1 }), answer = s("text", { class: "attn-x-flow-letter", y: 80, "text-anchor": "middle" }), box = s("rect", { y: 63, width: 18, height: 24, rx: 3 });
+  const reading = s("text", { x: 4, y: 13, class: "attn-x-panel" }), answer = s("text", { class: "attn-x-flow-letter", y: 80, "text-anchor": "middle" }), box = s("rect", { y: 63, width: 18, height: 24, rx: 3 });
   const node = s("svg", { viewBox: `0 0 380 ${LOW + 118}`, role: "group", "aria-label": "A line of text, the heads of six layers, and what the model expects next" },
-    arcs, line, box, answer, flow, column, parts, last);
+    arcs, reading, line, box, answer, flow, s("text", { x: 2, y: y(0) - 8 }, "red: chance lost without this head alone"), s("text", { x: 376, y: y(0) - 8, "text-anchor": "end" }, "best guess"), parts, last);
 
   const width = () => Math.min(12.2, 348 / text.length), at = (i) => 8 + (i + 0.5) * width();
   const arc = (from, end) => `M${from.toFixed(1)} 62C${from.toFixed(1)} ${(38 - 0.14 * (end - from)).toFixed(1)} ${end.toFixed(1)} ${(38 - 0.14 * (end - from)).toFixed(1)} ${end.toFixed(1)} 62`;
@@ -68,43 +64,44 @@ function render({ model, el }) {
     arcs.replaceChildren(...which.flatMap((i) => now.attention[i].flatMap((weight, j) => (weight < 0.03 ? [] : [
       s("path", { class: "attn-x-flow-arc", "stroke-width": (1 + 6 * weight).toFixed(1), opacity: (0.25 + 0.75 * weight).toFixed(2),
         d: j === text.length - 1 ? `M${end - 3} 62C${end - 14} 40 ${end + 14} 40 ${end + 3} 62` : arc(at(j), end) })]))));
-    const strong = now.attention[which[0]];
+    if (which.length === 0) return;
+    const strong = now.attention[which[0]], top = best(strong);
+    reading.textContent = which.length > 1 ? "" : `Head ${short(which[0])} reads ${strong[top] > 0.3 ? `“${visible(text[top])}”` : "many characters"}${off.length && shown === head ? `. Without ${off.length > 1 ? `${off.length} heads` : off[0] === head ? "it" : short(off[0])}: ${after}` : ""}`;
     line.replaceChildren(...[...text].map((character, j) => s("text", { x: at(j).toFixed(1), y: 80, "text-anchor": "middle", class: `attn-x-flow-letter${which.length === 1 && strong[j] > 0.3 ? " attn-x-flow-seen" : ""}` }, sign(character))));
   }
   function draw() {
     const found = compute({ before: now.before, after: now.after }), [, from, to] = found.steps.at(-1), wanted = alphabet[found.answer], got = found.steps.at(-1)[0];
     if (off.length === 1) tried.set(off[0], Math.max(0, from - to));
     shown = head;
+    after = got === found.answer ? `still “${visible(wanted)}”` : `“${visible(alphabet[got])}”, not “${visible(wanted)}”`;
     for (const one of node.querySelectorAll(".attn-x-flow-later")) one.classList.remove("attn-x-flow-later");
     drawArcs();
     put(box, { x: (at(text.length) - 4).toFixed(1), class: got === found.answer ? "attn-x-flow-right" : "attn-x-flow-wrong" }, []);
     put(answer, { x: (at(text.length) + 5).toFixed(1) }, []);
     answer.textContent = visible(alphabet[got]);
     flow.setAttribute("d", `M${at(text.length - 1).toFixed(1)} 88V94H${STREAM}V${LOW - 6}`);
-    column.textContent = `chance of “${visible(wanted)}”`;
-    rows.forEach(({ was, is, guess }, n) => {
-      const [letter, a, b] = found.steps[n];
-      was.setAttribute("width", (60 * a).toFixed(1));
-      is.setAttribute("width", (60 * b).toFixed(1));
+    rows.forEach(({ guess, most }, n) => {
+      const [letter] = found.steps[n + 1], row = Array.from({ length: heads }, (_, i) => tried.get(n * heads + i) ?? 0), top = Math.max(...row);
+      put(guess, { class: `attn-x-flow-letter${letter === found.answer ? " attn-x-strong" : n === layers - 1 ? " attn-x-red" : ""}` }, []);
       guess.textContent = visible(alphabet[letter]);
+      most.textContent = top < 0.1 ? "" : `−${chance(top)}`;
     });
     cells.forEach(({ node: cell, marks, lost }, i) => {
-      const step = 28 / text.length;
+      const step = 26 / text.length;
       marks.setAttribute("d", now.attention[i].map((weight, j) => (weight < 0.02 ? "" : `M${(2 + (j + 0.5) * step).toFixed(1)} 24v${(-21 * weight).toFixed(1)}`)).join(""));
-      lost.setAttribute("fill-opacity", (0.6 * (tried.get(i) ?? 0)).toFixed(2));
+      lost.setAttribute("fill-opacity", (0.8 * (tried.get(i) ?? 0)).toFixed(2));
       put(cell, { tabindex: i === head ? 0 : -1, "aria-pressed": String(off.includes(i)), "aria-label": `${name(i)}, ${off.includes(i) ? "off" : "on"}${tried.has(i) ? `, takes ${chance(tried.get(i))} of the chance` : ""}` }, []);
       cell.classList.toggle("attn-x-flow-chosen", i === head);
       cell.classList.toggle("attn-x-flow-off", off.includes(i));
     });
-    last.replaceChildren(s("text", { x: 4, y: LOW + 10 }, off.length ? "next character: outline with all heads, filled without" : "next character"), ...found.next.flatMap(([i, a, b], n) => {
+    last.replaceChildren(s("text", { x: 4, y: LOW + 10 }, off.length ? "chance of the next character; outline: all heads on" : "chance of the next character"), ...found.next.flatMap(([i, a, b], n) => {
       const x = 12 + 74 * n, tall = (share) => (60 * share).toFixed(1), top = (share) => (LOW + 92 - 60 * share).toFixed(1);
       return [s("rect", { x, y: top(b), width: 30, height: tall(b), class: i === got && got !== found.answer ? "attn-x-minus" : "attn-x-plus" }), s("rect", { x, y: top(a), width: 30, height: tall(a), class: "attn-x-flow-was" }),
         s("text", { x: x + 15, y: LOW + 110, "text-anchor": "middle", class: "attn-x-flow-letter" }, visible(alphabet[i])), s("text", { x: x + 34, y: LOW + 92 }, chance(b))];
     }));
     big.replaceChildren(off.length ? `${chance(from)} → ${chance(to)}` : chance(from));
-    under.textContent = `chance of “${visible(wanted)}”${off.length === 0 ? " with all heads" : off.length === 1 ? ` without ${name(off[0])}` : ` without ${off.length} heads`}`;
-    flip.textContent = off.includes(head) ? "Switch it on" : "Switch it off";
-    which.textContent = `Chosen: ${name(head)}`;
+    under.textContent = `chance of “${visible(wanted)}”${off.length === 0 ? " with all heads" : off.length === 1 ? ` without ${name(off[0])}` : ` without ${off.length} heads`}${off.length === 1 && tried.size === count ? `. No other head alone costs more than ${chance(Math.max(...[...tried].filter(([i]) => i !== off[0]).map(([, loss]) => loss)))}.` : ""}`;
+    flip.textContent = `Switch ${short(head)} ${off.includes(head) ? "on" : "off"}`;
     voice.say(`${name(head)}: ${off.includes(head) ? "off" : "on"}. ${off.length ? `Without ${off.length === 1 ? name(off[0]) : `${off.length} heads`} ` : ""}“${visible(alphabet[got])}” comes next; chance of “${visible(wanted)}” ${chance(to)}.`);
   }
 
@@ -130,12 +127,12 @@ function render({ model, el }) {
   }
   const choose = (i) => { head = i; draw(); };
   const toggle = (i) => { head = i; off = off.includes(i) ? off.filter((other) => other !== i) : [...off, i].sort((a, b) => a - b); go(); };
-  const read = (value, needed) => { text = value; off = []; tried.clear(); if (needed !== undefined) { head = needed; off = [needed]; } go(); };
+  const read = (value, needed) => { text = value; off = []; tried.clear(); if (text === opening.text) model.get("lost").forEach((loss, i) => tried.set(i, loss)); if (needed !== undefined) { head = needed; off = [needed]; } go(); };
 
-  const big = h("b"), which = h("p", { class: "attn-x-note" }), under = h("span"), problem = h("p", { class: "attn-x-note", role: "status" }), flip = button("", () => toggle(head)), left = h("p", { class: "attn-x-note", role: "status" });
+  const big = h("b"), under = h("span"), problem = h("p", { class: "attn-x-note", role: "status" }), flip = button("", () => toggle(head)), left = h("p", { class: "attn-x-note", role: "status" });
   const play = player("Send the line through", 5, (share) => {
     const stage = share < 1 ? Math.floor(share * (layers + 2)) : layers + 2;
-    rows.forEach(({ node: row }, n) => row.classList.toggle("attn-x-flow-later", n > stage));
+    rows.forEach(({ node: row }, n) => row.classList.toggle("attn-x-flow-later", n + 1 > stage));
     cells.forEach(({ node: cell }, i) => cell.classList.toggle("attn-x-flow-later", Math.floor(i / heads) + 1 > stage));
     last.classList.toggle("attn-x-flow-later", stage <= layers);
     if (stage > layers) drawArcs([head]); else drawArcs(stage === 0 ? [] : Array.from({ length: heads }, (_, i) => (stage - 1) * heads + i));
@@ -146,17 +143,17 @@ function render({ model, el }) {
     if (known) read(known);
   } });
   frame(el, {
-    question: "Which heads does the next character need?",
+    question: "Which of these 36 heads does the next character need?",
     picture: [node],
     controls: [
       h("p", { class: "attn-x-big", style: "margin-top: 0" }, big, under),
-      which, h("div", { class: "attn-x-top" }, flip, button("All heads on", () => { off = []; go(); }), play),
+      h("div", { class: "attn-x-top" }, flip, button("All heads on", () => { off = []; go(); }), play),
       problem,
       choice({ label: "Line", value: 0, options: lines.map(([one], i) => [i, `…${one.replace("\n", "↵").slice(-18)}`]), oninput: (i) => read(...lines[i]) }),
       voice.node],
     more: [fold("More",
       h("div", { class: "attn-x-choice" }, h("label", { for: id }, `Your own line, at most ${model.get("most")} characters`), own), left,
-      h("p", { class: "attn-x-note" }, "The drawing in a square shows the head's weights over the line, as arcs do above. FF: feed-forward part. The bars at the right read off the residual stream what the model would expect if it ended there. A square turns red when you have tried the line without its head: the redder, the more of the chance is lost."))],
+      h("p", { class: "attn-x-note" }, "The drawing in a square shows the head's weights over the line, as arcs do above. The letters at the right read off the residual stream what the model would expect if it ended after that layer. On another line a square turns red when you have tried the line without its head."))],
   });
   draw();
 }

@@ -1,6 +1,6 @@
 """A line of text through the course's own language model: every head, and the answer without it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -13,7 +13,7 @@ from attn_course.explorers._source import esm, stylesheet
 from attn_course.explorers.writer import language_model
 from attn_course.nn import LanguageModel, capture, patched, without_heads
 
-HEIGHT, HEIGHT_NARROW = 678, 812
+HEIGHT, HEIGHT_NARROW = 678, 776
 LAYERS, HEADS, MOST, SHOWN = 6, 6, 40, 5
 INPUTS = ("before", "after")
 READS = ("text", "off")
@@ -110,6 +110,28 @@ def read(*, text: str, off: Sequence[int]) -> dict[str, Any]:
     return {"before": before, "after": after, "attention": attention}
 
 
+@torch.no_grad()
+def losses(text: str) -> list[float]:
+    """What the probability of the likeliest next character loses without each head alone."""
+    model, characters = language_model()
+
+    def without(layer: int) -> Callable[[torch.Tensor], torch.Tensor]:
+        def ablate(found: torch.Tensor) -> torch.Tensor:
+            heads = torch.arange(HEADS)  # one copy of the line for each
+            return found.index_put((layer * HEADS + heads, heads), torch.zeros(()))
+
+        return ablate
+
+    with ExitStack() as stack:
+        for layer in range(LAYERS):
+            name = f"blocks.{layer}.attention.heads"
+            stack.enter_context(patched(model, name, without(layer)))
+        lines = characters.encode(text).expand(LAYERS * HEADS + 1, -1)
+        *alone, whole = model(lines)[:, -1].softmax(-1)
+    answer = int(whole.argmax())
+    return [round(max(0.0, (whole[answer] - one[answer]).item()), 3) for one in alone]
+
+
 def default_state() -> dict[str, Any]:
     """The state a page starts with: a line, and the answer without the head that it needs most."""
     _, characters = language_model()
@@ -123,6 +145,7 @@ def default_state() -> dict[str, Any]:
         "text": text,
         "head": head,
         "off": [head],
+        "lost": losses(text),
         "result": read(text=text, off=[head]),
     }
 
@@ -145,6 +168,7 @@ class TransformerFlow(anywidget.AnyWidget):
     text = traitlets.Unicode().tag(sync=True)
     head = traitlets.Int().tag(sync=True)
     off = traitlets.List().tag(sync=True)
+    lost = traitlets.List().tag(sync=True)
     result = traitlets.Dict().tag(sync=True)
     problem = traitlets.Unicode().tag(sync=True)
 

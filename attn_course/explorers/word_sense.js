@@ -20,7 +20,7 @@ const letters = (word) => [...word].reduce((sum, letter) => sum + ("ijlt fr".inc
 function scene(axes, { onmove }) {
   const at = ([x, y]) => [LEFT + x * ACROSS, BASE - y * UP], top = at([0, MOST])[1], end = at([MOST, 0])[0];
   const [arcs, names, links, grips] = [s("g"), s("g"), s("g"), s("g")], path = s("path", { class: "attn-x-drift" });
-  const alone = s("circle", { r: 9, class: "attn-x-ring" }), here = s("circle", { r: 10, class: "attn-x-here-dot" }), label = s("text", { class: "attn-x-here" }), first = s("text", { class: "attn-x-asked" }, "alone");
+  const alone = s("circle", { r: 9, class: "attn-x-ring" }), here = s("circle", { r: 10, class: "attn-x-here-dot" }), label = s("text", { class: "attn-x-here" }), first = s("text", { class: "attn-x-asked" });
   const node = s("svg", { viewBox: "0 0 380 362", role: "group", "aria-label": "The words in a plane of two senses; arrow keys move the one in focus" },
     arcs, names,
     s("path", { class: "attn-x-half-a", d: `M${at([0, 0])}L${at([MOST, MOST])}L${at([MOST, 0])}Z` }), s("path", { class: "attn-x-half-b", d: `M${at([0, 0])}L${at([MOST, MOST])}L${at([0, MOST])}Z` }),
@@ -31,7 +31,7 @@ function scene(axes, { onmove }) {
 
   function furnish(list, vectors, place) {
     words = list;
-    const width = (word) => letters(word) + 4.5, whole = words.reduce((sum, word) => sum + width(word), 0);
+    const width = (word) => letters(word) + 6, whole = words.reduce((sum, word) => sum + width(word), 0);
     let x = (380 - whole) / 2;
     spots = words.map((word) => { const middle = x + width(word) / 2; x += width(word); return middle; });
     names.replaceChildren(...words.map((word, i) => s("text", { x: spots[i].toFixed(1), y: LINE + 18, "text-anchor": "middle", class: i === place ? "attn-x-asked" : null }, word)));
@@ -75,16 +75,17 @@ function scene(axes, { onmove }) {
   function move(share) {
     if (!now) return;
     const { vectors, place, weights, mean } = now, own = at(vectors[place]), to = at(mean.map((value, k) => vectors[place][k] + share * (value - vectors[place][k])));
-    links.replaceChildren(...vectors.map((vector, i) => { const from = at(vector); return s("line", { x1: from[0], y1: from[1], x2: to[0].toFixed(1), y2: to[1].toFixed(1), class: "attn-x-link attn-x-share-line", "stroke-width": (0.5 + 16 * weights[i]).toFixed(2) }, s("title", {}, `${words[i]}: weight ${weights[i].toFixed(2)}`)); }));
+    links.replaceChildren(...vectors.flatMap((vector, i) => { if (vector.every((value) => value === 0)) return []; const from = at(vector); return s("line", { x1: from[0], y1: from[1], x2: to[0].toFixed(1), y2: to[1].toFixed(1), class: "attn-x-link attn-x-share-line", "stroke-width": (0.5 + 16 * weights[i]).toFixed(2) }, s("title", {}, `${words[i]}: weight ${weights[i].toFixed(2)}`)); }));
     arcs.replaceChildren(...weights.map((weight, i) => {
       const [a, b] = [spots[place], spots[i]], high = LINE - Math.min(64, 10 + 0.42 * Math.abs(b - a));
-      if (i === place) return s("rect", { x: (a - 22).toFixed(1), y: LINE + 4, width: 44, height: 20, rx: 4, class: "attn-x-glow", opacity: (0.8 * weight * share).toFixed(2) });
+      if (i === place) return s("rect", { x: (a - letters(words[i]) / 2 - 2).toFixed(1), y: LINE + 4, width: letters(words[i]) + 4, height: 20, rx: 4, class: "attn-x-glow", opacity: (0.8 * weight * share).toFixed(2) });
       const d = `M${a.toFixed(1)} ${LINE}C${a.toFixed(1)} ${high.toFixed(1)} ${b.toFixed(1)} ${high.toFixed(1)} ${b.toFixed(1)} ${LINE}`;
       return s("path", { class: "attn-x-arc", d, "stroke-width": (0.5 + 14 * weight * share).toFixed(2), opacity: (0.25 + 0.6 * Math.min(1, 2.5 * weight)).toFixed(2) }, s("title", {}, `${words[i]}: weight ${weight.toFixed(2)}`));
     }));
     path.setAttribute("d", `M${own}L${to}`);
     for (const [circle, [x, y]] of [[alone, own], [here, to]]) put(circle, { cx: x.toFixed(1), cy: y.toFixed(1) }, []);
     label.textContent = `${words[place]} here`;
+    first.textContent = `${words[place]} alone`;
     const dots = [own, to, ...[...tips.keys()].map((i) => at(vectors[i]))], taken = dots.map(([x, y]) => [x - 11, y - 11, x + 11, y + 11]);
     const lines = [...vectors.map((vector) => [at(vector), to]), [at([0, 0]), at([MOST, MOST])]];
     settle(label, to, 10, taken, lines);
@@ -137,7 +138,7 @@ function render({ model, el }) {
   };
   const chosen = examples.map(({ words }, i) => button(words.join(" "), () => pick(i)));
   frame(el, {
-    question: `What does “${model.get("words")[model.get("place")]}” mean here?`,
+    question: `Does “${model.get("words")[model.get("place")]}” mean water or money here?`,
     picture: [map.node],
     controls: [
       h("div", { class: "attn-x-cards", role: "group", "aria-label": "Sentence" }, ...chosen),

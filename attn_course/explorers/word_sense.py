@@ -12,7 +12,7 @@ from attn_course.explorers._result import Number, follow, plain
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.functional import attention, dot_score
 
-HEIGHT, HEIGHT_NARROW = 534, 716
+HEIGHT, HEIGHT_NARROW = 534, 741
 WORD, AXES = "bank", ("water", "money")
 SENTENCES = (
     "she sat down on the bank and watched the river",

@@ -18,7 +18,7 @@ const SHOWN = 6, HEADS = 6, MOST = 600, PACE = 45;
 const visible = (character) => ({ "\n": "↵", " ": "␣" })[character] ?? character;
 
 function render({ model, el }) {
-  const context = model.get("context"), alphabet = [...model.get("alphabet")], voice = announcer();
+  const context = model.get("context"), alphabet = [...model.get("alphabet")], voice = announcer(false);
   let text = model.get("text"), start = 0, at = text.length - 1, now = model.get("result");
   let ask = null, writing = false, turn = 0, head = model.get("head");
 
@@ -49,7 +49,7 @@ function render({ model, el }) {
     const order = chances.map((_, i) => i).sort((a, b) => chances[b] - chances[a] || a - b);
     title.textContent = at === text.length - 1 ? "What comes next? Take one:" : `What comes after “${visible(text[at])}”? Take one, it goes to the end:`;
     const best = weights.indexOf(Math.max(...weights));
-    reading.replaceChildren("To predict what follows ", h("span", { class: "attn-x-asks" }, visible(text[at])), ", this head attends to the ", h("span", { class: "attn-x-lit" }, "blue"), ` characters, most at “${visible(text[start + best])}”.`);
+    reading.replaceChildren("To predict what comes after ", h("span", { class: "attn-x-asks" }, visible(text[at])), " , this head looks at the ", h("span", { class: "attn-x-lit" }, "blue"), ` characters, most at “${visible(text[start + best])}”.`);
     rows.forEach((row, i) => {
       row.character = alphabet[order[i]];
       row.sign.textContent = visible(row.character);
@@ -133,7 +133,7 @@ function render({ model, el }) {
     go();
   } }, text);
   frame(el, {
-    question: "What comes next, and which characters decide it?",
+    question: "Where does one head look to say what comes next?",
     picture: [reading, page, title, h("div", { class: "attn-x-strip" }, ...rows.map(({ name }) => name))],
     controls: [
       h("div", { class: "attn-x-top" }, play, button("One character", () => { stop(); one(); })),

@@ -13,7 +13,7 @@ from attn_course.explorers._source import esm, stylesheet
 from attn_course.nn import LanguageModel, capture
 from attn_course.train import sampling
 
-HEIGHT, HEIGHT_NARROW = 445, 664
+HEIGHT, HEIGHT_NARROW = 445, 615
 # after "window" by the model itself, at a temperature of 0.6
 TEXT = """ROMEO:
 But soft, what light through yonder window and my

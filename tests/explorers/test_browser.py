@@ -335,7 +335,7 @@ def test_vectors_move_by_mouse_and_by_arrow_keys(opened: Any) -> None:
 
 def test_a_pattern_is_painted_by_mouse_and_keys_and_layers_fill_it(opened: Any) -> None:
     page, figure = opened("pattern_painter", **CALM)
-    cost, depth = figure.locator("b").first, figure.locator("b").last
+    depth, cost = figure.locator("b").first, figure.locator("b").last
     brush = figure.get_by_role("button", name=re.compile("^query"))
     brush.focus()
     assert brush.get_attribute("aria-label") == "query 11, key 5: reached in 6 layers"
@@ -779,8 +779,8 @@ def test_the_tokens_move_by_themselves_until_a_hand_takes_one(opened: Any) -> No
 @pytest.mark.parametrize(
     ("name", "grip", "by", "expected"),
     [
-        ("rope_distances", "place of the key", (20 * 340 / 63, 4), 32),
-        ("rope_distances", "both tokens", (10 * 340 / 63, 2), 22),
+        ("rope_distances", "place of the key", (20 * 316 / 63, 4), 32),
+        ("rope_distances", "both tokens", (10 * 316 / 63, 2), 22),
         ("kv_cache", "words written", (20 * 368 / 83, 3), 60),
         ("hard_attention", "draws for each estimate", (0, 4 * 31), 7),
         ("block_stream", "part of the stack", (5 * 372 / 24, 3), 14),

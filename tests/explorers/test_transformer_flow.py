@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attn_course.data import load_language_model
-from attn_course.explorers.transformer_flow import LINES, compute, read
+from attn_course.explorers.transformer_flow import LINES, compute, losses, read
 from attn_course.nn import patched, without_heads
 from tests.explorers.test_writer import node
 
@@ -21,6 +21,9 @@ def test_a_line_needs_its_head(text: str, head: int) -> None:
     with torch.no_grad(), patched(model, name, without_heads(head % 6)):
         expected = model(ids)[0, -1]
     torch.testing.assert_close(torch.tensor(found["after"][-1]), expected, atol=6e-4, rtol=0)
+    lost = losses(text)
+    assert lost.index(max(lost)) == head
+    assert lost[head] == pytest.approx(whole - without, abs=2e-3)
 
 
 def test_weights_sum_to_one() -> None:
