@@ -182,8 +182,9 @@ function render({ model, el }) {
     right.textContent = perfect ? "yes" : expected ? expected.output.join(" ") : "none: this is not a sentence of the language";
     const places = (expected?.alignment ?? []).slice(0, spoken.length), hits = places.filter((place, t) => place === largest(result.weights[t]));
     found.textContent = `${hits.length} of ${places.length}`;
-    finds.style.visibility = expected ? "" : "hidden";
-    for (const part of [rightName, right, order]) part.style.visibility = isDates() ? "hidden" : "";
+    finds.hidden = !expected;
+    order.hidden = isDates();
+    for (const part of [rightName, right]) part.style.visibility = isDates() ? "hidden" : "";
     const strange = [...new Set(source.filter((_, j) => !known[j]))];
     const kind = isDates() ? "character" : "word";
     complaint.textContent = strange.length === 0 ? ""
@@ -221,8 +222,8 @@ function render({ model, el }) {
       h("div", { class: "attn-x-sentence" }, label, field),
       map.node, cell],
     controls: [
-      h("div", { class: "attn-x-top" }, picker, examplesAt), complaint,
-      h("dl", { class: "attn-x-pairs" }, h("dt", {}, "it writes"), h("dd", {}, said), rightName, h("dd", {}, right)), order, finds,
+      h("div", { class: "attn-x-top" }, picker, examplesAt),
+      h("dl", { class: "attn-x-pairs" }, h("dt", {}, "it writes"), h("dd", {}, said), rightName, h("dd", {}, right)), order, finds, complaint,
       voice.node],
     more: [fold("How good it is", measured), words],
   });

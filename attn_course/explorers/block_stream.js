@@ -122,7 +122,7 @@ function render({ model, el }) {
     share.textContent = percent(shares[steps][0]);
     returned.textContent = percent(copied[0] / copied[steps]);
     const both = Math.max(shares[steps][0], copied[0] / copied[steps]);
-    verdict.textContent = `${{ pre: "Pre-norm", post: "Post-norm", none: "No norm" }[norm]}${residual ? "" : ", no residual"}: ${both < 0.01 ? `${both ? "almost " : ""}nothing survives` : `${share.textContent} survives going up, ${returned.textContent} coming back`}`;
+    verdict.textContent = `${{ pre: "Pre-norm", post: "Post-norm", none: "No norm" }[norm]}${residual ? "" : ", no residual"}: ${both < 0.01 ? `${both ? "almost " : ""}nothing survives` : `${share.textContent} survives up, ${returned.textContent} back`}`;
     const sum = residual ? "x + f(" : "f(";
     rule.textContent = `x ← ${{ post: `norm(${sum}x))`, pre: `${sum}norm(x))`, none: `${sum}x)` }[norm]}, where f is attention, then feed-forward`;
     voice.say(`${{ pre: "Pre-norm", post: "Post-norm", none: "No norm" }[norm]}, ${residual ? "with" : "without"} residual connection.`);

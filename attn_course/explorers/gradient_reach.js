@@ -185,11 +185,12 @@ function chart(width) {
       const step = length > 60 ? 20 : length > 20 ? 10 : 5;
       for (let lag = 0; lag < length; lag += step) marks.push(s("text", { x: x(lag), y: height - bottom + 17, "text-anchor": "middle" }, String(lag)));
       marks.push(s("text", { x: (left + right) / 2, y: height - 4, "text-anchor": "middle" }, "steps back"),
-        s("path", { class: "attn-x-level", d: `M${left} ${y(LITTLE)}H${right}` }), s("text", { x: right, y: y(LITTLE) - 6, "text-anchor": "end", class: "attn-x-panel" }, "limit: one thousandth"));
+        s("path", { class: "attn-x-level", d: `M${left} ${y(LITTLE)}H${right}` }), s("text", { x: right, y: y(LITTLE) + 15, "text-anchor": "end", class: "attn-x-panel" }, "limit: one thousandth"));
       answer.textContent = `Reach: ${LINES.map(([name]) => `${name} ${reach[name]}`).join(", ")} steps`;
       frame.replaceChildren(...marks);
       LINES.forEach(([name], k) => {
-        put(dots[k], { cx: x(reach[name]).toFixed(1), cy: y(LITTLE).toFixed(1), display: Number.isInteger(reach[name]) ? "inline" : "none" }, []);
+        const found = Number.isInteger(reach[name]);
+        put(dots[k], { cx: found ? x(reach[name]).toFixed(1) : 0, cy: y(LITTLE).toFixed(1), display: found ? "inline" : "none" }, []);
         const points = result[name].map((value, lag) => [lag, value]).filter(([, value]) => value > 0 && Number.isFinite(value));
         curves[k].setAttribute("d", points.map(([lag, value], i) => `${i ? "L" : "M"}${x(lag).toFixed(1)} ${y(value).toFixed(1)}`).join(""));
       });

@@ -25,7 +25,7 @@ function render({ model, el }) {
       s("text", { x: left + size * (i + 0.5), y: bottom + 14, "text-anchor": "middle" }, visible(letter))]),
     ...said, ...legend);
   const quoted = (text) => text.replace(/\n+/g, " / ");
-  const now = h("p", { style: "min-height: 5.9em; margin: .6rem 0; overflow-wrap: anywhere" });
+  const now = h("p", { class: "attn-x-text", style: "min-height: 5.6em; margin: .6rem 0; overflow-wrap: anywhere" });
 
   function draw() {
     const at = model.get("at"), { previous, shades: rows } = numbers.now(), { step, text } = stages[at];
@@ -33,7 +33,7 @@ function render({ model, el }) {
     const lines = [`step ${step}`, `${previous.toFixed(2)} of its weight is on`, "the character just before", at ? `at step 0: ${first}` : ""];
     said.forEach((one, i) => { one.textContent = lines[i]; });
     node.setAttribute("aria-label", `Weights of one head at step ${step}, a row for each query: ${previous.toFixed(2)} of the weight is on the character before`);
-    now.replaceChildren(h("b", {}, "The model now writes: "), quoted(text));
+    now.replaceChildren(h("b", {}, "Its text now: "), quoted(text));
     voice.say(`Step ${step}: ${lines[1]} ${lines[2]}.`);
   }
   frame(el, {

@@ -10,7 +10,7 @@ from attn_course.data import load_results
 from attn_course.explorers._result import follow
 from attn_course.explorers._source import esm, stylesheet
 
-HEIGHT, HEIGHT_NARROW = 617, 648
+HEIGHT, HEIGHT_NARROW = 608, 639
 INPUTS = ("maps", "at")
 
 

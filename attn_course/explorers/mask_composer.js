@@ -49,7 +49,7 @@ function render({ model, el }) {
   const numbers = results(model, compute, inputs), voice = announcer(false), words = model.get("words"), size = words.length;
   const [left, top] = [48, 46], cell = (336 - left) / size, change = (values) => numbers.change(values, draw);
   const cells = s("g"), node = s("svg", { viewBox: `0 0 380 ${top + size * cell + 6}`, role: "img" }, s("text", { x: 0, y: 14, class: "attn-x-ofquery" }, "↓ queries"), s("text", { x: left + 30, y: 14, class: "attn-x-ofkey" }, "keys →"), cells);
-  const table = h("table", { class: "attn-x-table" }), said = h("code", {}), empty = h("b"), rows = h("span"), leaked = h("b", { class: "attn-x-bad" }), leaking = h("p", { class: "attn-x-big" }, leaked, "of the weight is on masked keys");
+  const table = h("table", { class: "attn-x-table" }), said = h("code", {}), empty = h("b"), rows = h("span"), leaking = h("p", { class: "attn-x-note attn-x-bad attn-x-cell" });
   let masked = true;
 
   function draw() {
@@ -75,8 +75,7 @@ function render({ model, el }) {
     empty.textContent = String(masked ? bare.length : 0);
     rows.textContent = !masked ? "no mask" : `${bare.length === 1 ? "query has" : "queries have"} no key left under ${expression(joins)}`;
     empty.className = masked && bare.length ? "attn-x-bad" : "";
-    leaked.textContent = `${(100 * leak).toFixed(0)} %`;
-    leaking.hidden = !masked || leak === 0;
+    leaking.textContent = masked && leak > 0 ? `${(100 * leak).toFixed(0)} % of the weight is on masked keys` : "";
     table.replaceChildren(h("caption", {}, "Weights, one row for each query"), header("", ...words.map((_, j) => name(j)), "sum"),
       h("tbody", {}, ...shown.map((one, i) => h("tr", {}, h("th", { scope: "row" }, name(i)), ...[...one, total(one)].map((weight) => h("td", {}, weight.toFixed(2)))))));
     voice.say(text);

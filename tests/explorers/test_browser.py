@@ -429,6 +429,7 @@ def test_the_local_window_is_dragged_and_runs_off_the_edge(opened: Any) -> None:
     page.mouse.up()
     page.wait_for_timeout(100)
     assert width.get_attribute("aria-valuenow") == "2"
+
     def total(kind: str) -> float:
         figure.get_by_role("button", name=kind).click()
         return float(str(figure.get_by_text(re.compile("sum ")).text_content()).split()[-1])
