@@ -159,7 +159,7 @@ function heatmap(tell) {
 function render({ model, el }) {
   const models = model.get("models"), examples = model.get("examples");
   const numbers = results(model, compute, ["task", "text", "models", "lexicon"]);
-  const voice = announcer(false), found = h("b"), finds = h("p", { class: "attn-x-big" }, found, "words attend most to the word that they translate"), cell = h("p", { class: "attn-x-note attn-x-cell", "aria-live": "polite" });
+  const voice = announcer(false), found = h("b"), finds = h("p", { class: "attn-x-big" }, found, "words attend most to what they translate"), cell = h("p", { class: "attn-x-note attn-x-cell", "aria-live": "polite" });
   const map = heatmap((text) => { cell.textContent = text; });
   const id = unique("sentence"), complaint = h("p", { class: "attn-x-note attn-x-warn", role: "status" });
   const field = h("input", { type: "text", id, value: model.get("text"), autocomplete: "off", autocapitalize: "none", spellcheck: "false", maxlength: 160 });

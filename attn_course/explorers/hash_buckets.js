@@ -98,7 +98,7 @@ function render({ model, el }) {
   };
 
   frame(el, {
-    question: "How much attention is left if points attend only inside their bucket?",
+    question: "How much of the attention stays inside the buckets?",
     picture: [picture.node],
     controls: [
       h("p", { class: "attn-x-big", style: "margin-top: 0" }, mass, share), controls.turn.node, controls.n_hashes.node,

@@ -12,7 +12,7 @@ import traitlets
 from attn_course.explorers._result import follow
 from attn_course.explorers._source import esm, stylesheet
 
-HEIGHT, HEIGHT_NARROW = 512, 645
+HEIGHT, HEIGHT_NARROW = 512, 657
 TRACES = Path(__file__).with_name("memory_trace_steps.json")
 INPUTS = ("trace", "step")
 ITEMSIZE = 4  # all are float32
