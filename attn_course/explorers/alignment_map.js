@@ -144,12 +144,12 @@ function heatmap(tell) {
       const same = expected ? [...output, null].findIndex((word, t) => word !== expected.output[t]) : 0;
       cells = weights.map((row, t) => row.map((weight, j) => {
         const share = weight.toFixed(2);
-        const cell = h("td", { class: t < same && expected.alignment[t] === j ? "attn-x-true" : "", style: `--share: ${(100 * weight).toFixed(1)}%`, title: weight.toFixed(3) }, h("span", {}, share));
+        const cell = h("td", { class: `${t < same && expected.alignment[t] === j ? "attn-x-true" : ""} ${share === "0.00" ? "attn-x-nil" : ""}`.trim(), style: `--share: ${(100 * weight).toFixed(1)}%`, title: weight.toFixed(3) }, h("span", {}, share));
         cell.addEventListener("pointerenter", () => move(t, j));
         return cell;
       }));
       table.replaceChildren(
-        h("caption", {}, "Rows: what it says. Columns: what it reads. Stronger colour: more weight", expected ? "; outlined: where the right words come from." : "."),
+        h("caption", {}, `Row: what it writes, at last the end. Column: what it reads.${expected ? " Outlined: what it translates." : ""}`),
         h("thead", {}, h("tr", {}, h("td"), ...source.map((word, j) => h("th", { scope: "col", class: known[j] ? "" : "attn-x-strange" }, h("span", {}, shown(word)))))),
         h("tbody", {}, ...cells.map((row, t) => h("tr", {}, h("th", { scope: "row", class: copied[t] ? "attn-x-strange" : output[t] === END ? "attn-x-end" : "" }, output[t] === END ? "end" : shown(output[t])), ...row))));
     },
@@ -159,11 +159,11 @@ function heatmap(tell) {
 function render({ model, el }) {
   const models = model.get("models"), examples = model.get("examples");
   const numbers = results(model, compute, ["task", "text", "models", "lexicon"]);
-  const voice = announcer(), cell = h("p", { class: "attn-x-note attn-x-cell", "aria-live": "polite" });
+  const voice = announcer(false), found = h("b"), finds = h("p", { class: "attn-x-big" }, found, "words attend most to what they translate"), cell = h("p", { class: "attn-x-note attn-x-cell", "aria-live": "polite" });
   const map = heatmap((text) => { cell.textContent = text; });
   const id = unique("sentence"), complaint = h("p", { class: "attn-x-note attn-x-warn", role: "status" });
   const field = h("input", { type: "text", id, value: model.get("text"), autocomplete: "off", autocapitalize: "none", spellcheck: "false", maxlength: 160 });
-  const label = h("label", { for: id }), said = h("p", { class: "attn-x-said" }), right = h("p", { class: "attn-x-said" }), rightName = h("dt", {}, "right");
+  const label = h("label", { for: id }), said = h("p", { class: "attn-x-said" }), right = h("p", { class: "attn-x-said" }), rightName = h("dt", {}, "correct?"), order = h("p", { class: "attn-x-note" }, "In this toy French the verb stands last.");
   const words = h("details", { class: "attn-x-details" }), measured = h("p", { class: "attn-x-note" });
   const isDates = () => model.get("task") === "dates";
   const picker = choice({ label: "Model", options: [["translation", "translate words"], ["dates", "write dates"]], value: model.get("task"), oninput: (task) => use(task, examples[task][0]) });
@@ -178,13 +178,18 @@ function render({ model, el }) {
     cell.textContent = "";
     const between = isDates() ? "" : " ";
     said.replaceChildren(...spoken.flatMap((word, t) => [h("span", { class: copied[t] ? "attn-x-strange" : expected && expected.output[t] !== word ? "attn-x-no" : "" }, word), between]));
-    right.textContent = expected ? expected.output.join(" ") : "none: this is not a sentence of the language";
+    const perfect = expected && spoken.join(" ") === expected.output.join(" ") && ended;
+    right.textContent = perfect ? "yes" : expected ? expected.output.join(" ") : "none: this is not a sentence of the language";
+    const places = (expected?.alignment ?? []).slice(0, spoken.length), hits = places.filter((place, t) => place === largest(result.weights[t]));
+    found.textContent = `${hits.length} of ${places.length}`;
+    finds.hidden = !expected;
+    order.hidden = isDates();
     for (const part of [rightName, right]) part.style.visibility = isDates() ? "hidden" : "";
     const strange = [...new Set(source.filter((_, j) => !known[j]))];
     const kind = isDates() ? "character" : "word";
     complaint.textContent = strange.length === 0 ? ""
       : `Unknown ${kind}${strange.length > 1 ? "s" : ""}: ${strange.map((word) => `“${word}”`).join(", ")}. The model reads <unk>${isDates() ? "." : "; where it says <unk> itself, the source word with the largest weight is copied."}`;
-    const verdict = !expected ? "" : spoken.join(" ") === expected.output.join(" ") && ended ? " That is right." : " That is not right.";
+    const verdict = !expected ? "" : perfect ? " That is right." : " That is not right.";
     voice.say(`It says: ${spoken.join(between) || "nothing"}.${ended ? "" : " It does not come to an end."}${verdict}`);
     const { accuracy, sequences } = models[task];
     measured.textContent = `Measured on ${sequences} fresh ${isDates() ? "dates" : "sentences"}: ${(100 * accuracy.known).toFixed(1)} % come out without a mistake; the largest weight lies on the ${kind} it comes from for ${(100 * accuracy.place_found).toFixed(1)} % of the outputs that come from one.`;
@@ -212,13 +217,13 @@ function render({ model, el }) {
   }
   field.addEventListener("input", () => use(model.get("task"), field.value));
   frame(el, {
-    question: "What does each written word attend to?",
+    question: "Which word does each translated word attend to?",
     picture: [
       h("div", { class: "attn-x-sentence" }, label, field),
       map.node, cell],
     controls: [
-      h("div", { class: "attn-x-top" }, picker, examplesAt), complaint,
-      h("dl", { class: "attn-x-pairs" }, h("dt", {}, "it says"), h("dd", {}, said), rightName, h("dd", {}, right)),
+      h("div", { class: "attn-x-top" }, picker, examplesAt),
+      h("dl", { class: "attn-x-pairs" }, h("dt", {}, "it writes"), h("dd", {}, said), rightName, h("dd", {}, right)), order, finds, complaint,
       voice.node],
     more: [fold("How good it is", measured), words],
   });

@@ -28,7 +28,7 @@ from attn_course.explorers._result import follow, plain
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.nn import AttentionEncoderDecoder, BahdanauDecoder, BidirectionalEncoder
 
-HEIGHT, HEIGHT_NARROW = 583, 922
+HEIGHT, HEIGHT_NARROW = 584, 953
 WEIGHTS = Path(__file__).with_name("alignment_map_weights.json")
 EMBED, HIDDEN, STATE = 12, 16, 24
 STEPS = 16

@@ -81,17 +81,17 @@ export function compute({ seed, depth, norm, residual, token }) {
 
 function render({ model, el }) {
   const numbers = results(model, compute, ["seed", "depth", "norm", "residual", "token"]), voice = announcer(false);
-  const [left, right, top, low, high, floor] = [4, 376, 48, 198, 258, 340], change = (values) => numbers.change(values, draw);
+  const [left, right, top, low, high, floor] = [4, 376, 68, 208, 264, 336], change = (values) => numbers.change(values, draw);
   const bands = ["attn-x-plus", "attn-x-band", "attn-x-band attn-x-band2"].map((name) => s("path", { class: name }));
   const labels = ["the token", "from attention", "from feed-forward"].map((text, i) => s("text", { class: i ? "attn-x-panel" : "attn-x-onblue", "text-anchor": i ? "end" : "start" }, text));
   const all = s("path", { class: "attn-x-band attn-x-band2" }), copy = s("path", { class: "attn-x-plus" });
-  const grip = s("g", {}, s("rect", { x: -22, y: 16, width: 44, height: 182, fill: "transparent" }), s("path", { class: "attn-x-axis", d: `M0 38V${low}` }), s("circle", { r: 9, cy: 30, class: "attn-x-tip attn-x-own" }));
-  const title = s("text", { x: left, y: 13, class: "attn-x-panel" }), name = s("text", { y: 34, class: "attn-x-faint" }), end = (x, y, anchor, kind = "attn-x-faint") => s("text", { x, y, "text-anchor": anchor, class: kind });
-  const upper = end(right, 214, "end", "attn-x-strong"), lower = end(left, 356, "start", "attn-x-strong");
-  const node = s("svg", { viewBox: "0 0 380 362", role: "group", "aria-label": "What one token's vector is made of, block by block up the stack; below it the gradient on its way back" },
-    title, name, ...bands, ...labels, put(end(left, 214, "start"), {}, ["bottom"]), upper,
-    s("text", { x: left, y: 246, class: "attn-x-panel" }, "← Back down: the gradient, and its ", s("tspan", { class: "attn-x-strong" }, "direct copy")), all, copy,
-    s("path", { class: "attn-x-axis", d: `M${left} ${floor}H${right}` }), lower, put(end(right, 356, "end"), {}, ["top"]), grip);
+  const grip = s("g", {}, s("rect", { x: -22, y: 36, width: 44, height: low - 36, fill: "transparent" }), s("path", { class: "attn-x-axis", d: `M0 58V${low}` }), s("circle", { r: 9, cy: 50, class: "attn-x-tip attn-x-own" }));
+  const verdict = s("text", { x: left, y: 13, class: "attn-x-panel" }), name = s("text", { y: 54, class: "attn-x-faint" }), note = (x, y, anchor, ...text) => s("text", { x, y, "text-anchor": anchor }, ...text);
+
+  const node = s("svg", { viewBox: "0 0 380 356", role: "group", "aria-label": "What one token's vector is made of, block by block up the stack; below it the gradient on its way back" },
+    verdict, note(left, 34, "start", "Up: what the token's vector is made of →"), name, ...bands, ...labels, note(left, low + 15, "start", "first block"), note(right, low + 15, "end", "last block"),
+    note(left, 254, "start", "← Back down: the gradient; ", s("tspan", { class: "attn-x-strong" }, "along the residual path")), all, copy,
+    s("path", { class: "attn-x-axis", d: `M${left} ${floor}H${right}` }), note(left, floor + 15, "start", "first block"), note(right, floor + 15, "end", "last block"), grip);
   const count = () => 2 * model.get("depth"), x = (n) => left + ((right - left) * n) / count();
   const tell = sliding(grip, { label: "part of the stack", max: 24, at: (pixel) => ((pixel - left) / (right - left)) * count(), get: () => model.get("at"), onmove: (at) => change({ at: Math.max(1, Math.min(count(), at)) }), far: 2 });
   const share = h("b"), returned = h("b"), rule = h("p", { class: "attn-x-note" });
@@ -116,13 +116,13 @@ function render({ model, el }) {
     put(grip, { transform: `translate(${x(at).toFixed(1)} 0)` }, []);
     const n = at - 1, who = n % 2 ? "feed-forward" : "attention", late = at > steps / 2;
     tell(at, `block ${Math.ceil(at / 2)}, ${who}`);
-    title.textContent = `Up ${model.get("depth")} block${model.get("depth") > 1 ? "s" : ""}: what the token's vector is made of →`;
+
     name.textContent = `block ${Math.ceil(at / 2)}, ${who}: ${percent(shares[at][0])} token`;
     put(name, { x: (x(at) + (late ? -14 : 14)).toFixed(1), "text-anchor": late ? "end" : "start" }, []);
     share.textContent = percent(shares[steps][0]);
     returned.textContent = percent(copied[0] / copied[steps]);
-    upper.textContent = `top: ${share.textContent} token`;
-    lower.textContent = `bottom: ${returned.textContent} of the copy`;
+    const both = Math.max(shares[steps][0], copied[0] / copied[steps]);
+    verdict.textContent = `${{ pre: "Pre-norm", post: "Post-norm", none: "No norm" }[norm]}${residual ? "" : ", no residual"}: ${both < 0.01 ? `${both ? "almost " : ""}nothing survives` : `${share.textContent} survives up, ${returned.textContent} back`}`;
     const sum = residual ? "x + f(" : "f(";
     rule.textContent = `x ← ${{ post: `norm(${sum}x))`, pre: `${sum}norm(x))`, none: `${sum}x)` }[norm]}, where f is attention, then feed-forward`;
     voice.say(`${{ pre: "Pre-norm", post: "Post-norm", none: "No norm" }[norm]}, ${residual ? "with" : "without"} residual connection.`);
@@ -130,18 +130,18 @@ function render({ model, el }) {
   const joined = button("Residual connection", () => { change({ residual: !model.get("residual") }); joined.setAttribute("aria-pressed", String(model.get("residual"))); });
   joined.setAttribute("aria-pressed", String(model.get("residual")));
   frame(el, {
-    question: "What of a token reaches the top of a stack, and what gradient comes back?",
+    question: "How much survives a deep stack along its residual path?",
     picture: [node],
     controls: [
       chips("Place of the norm", [["post", "post-norm"], ["pre", "pre-norm"], ["none", "no norm"]], model.get("norm"), (norm) => change({ norm })).node,
       h("div", { class: "attn-x-top" }, joined, player("Follow the token", 8, (part) => change({ at: Math.max(1, Math.round(part * count())) }))), rule,
-      h("p", { class: "attn-x-big" }, share, "of the vector at the top is still the token"),
-      h("p", { class: "attn-x-big" }, returned, "of the gradient's direct copy comes back"), voice.node],
+      h("p", { class: "attn-x-big" }, share, "of the vector at the top is still the token itself"),
+      h("p", { class: "attn-x-big" }, returned, "of the gradient comes back along the residual path"), voice.node],
     more: [fold("More", h("div", { class: "attn-x-stage" },
       h("div", {}, knob({ label: "Blocks", min: 1, max: 12, step: 1, value: model.get("depth"), oninput: (depth) => change({ depth, at: Math.min(model.get("at"), 2 * depth) }) }).node,
         knob({ label: "Token", min: 1, max: TOKENS, step: 1, value: model.get("token") + 1, oninput: (token) => change({ token: token - 1 }) }).node,
         button("Other weights", () => change({ seed: (model.get("seed") * 48271) % 2147483647 }))),
-      h("p", { class: "attn-x-note" }, "Six tokens of 16 random numbers in a stack of untrained blocks. The bands are the lengths of three vectors whose sum the token's vector is, as shares. The gradient is that of one direction of the output by the token's vector; the direct copy is what it would be if every part were a constant.")))],
+      h("p", { class: "attn-x-note" }, "Six tokens of 16 random numbers in a stack of untrained blocks. The bands are the lengths of three vectors whose sum the token's vector is, as shares. The gradient is that of one direction of the output by the token's vector; its part along the residual path is what it would be if every part were a constant.")))],
   });
   numbers.watch(draw);
   draw();

@@ -63,20 +63,20 @@ export function compute({ text, letters, weights, layout }) {
 
 // The letters go one by one into a vector, and come out of it backwards. Below it: how many words of
 // each length come back whole, with a dot to be dragged.
-const [MIDDLE, VECTOR] = [190, 84], OUT = 150, [TOP, FLOOR, LEFT, RIGHT] = [222, 318, 40, 372];
+const [MIDDLE, VECTOR] = [190, 84], OUT = 150, [TOP, FLOOR, LEFT, RIGHT] = [236, 332, 40, 372];
 function funnel({ accuracy, trained, most, units, onlength }) {
   const cells = Array.from({ length: units }, (_, i) => s("rect", { x: MIDDLE - 100 + (200 * i) / units, y: VECTOR, width: 200 / units - 0.7, height: 20 }));
   const threads = s("g"), letters = s("g"), x = (n) => LEFT + ((RIGHT - LEFT) * (n - 1)) / (most - 1), y = (share) => FLOOR - (FLOOR - TOP) * share;
   const points = Object.entries(accuracy).map(([n, share]) => [Number(n), share]);
-  const drop = s("path", { class: "attn-x-trace" }), said = s("text", { class: "attn-x-strong" });
+  const drop = s("path", { class: "attn-x-trace" });
   const grip = s("g", {}, s("circle", { r: 22, fill: "transparent" }), s("circle", { r: 8, class: "attn-x-mean" }));
-  const node = s("svg", { viewBox: "0 0 380 354", role: "group", "aria-label": "Letters that go into one vector and come out backwards, and the share of words that come back whole by their length" },
-    s("text", { x: 0, y: VECTOR + 15, class: "attn-x-strong" }, "one vector"), s("text", { x: 380, y: VECTOR + 15, "text-anchor": "end", class: "attn-x-faint" }, `${units} numbers`), threads, s("text", { x: 380, y: OUT + 40, "text-anchor": "end", class: "attn-x-faint" }, "the word backwards; grey: the right letter"),
+  const node = s("svg", { viewBox: "0 0 380 368", role: "group", "aria-label": "Letters that go into one vector and come out backwards, and the share of words that come back whole by their length" },
+    s("text", { x: 0, y: VECTOR + 15, class: "attn-x-strong" }, "one vector"), s("text", { x: 380, y: VECTOR + 15, "text-anchor": "end", class: "attn-x-faint" }, `${units} numbers`), threads, s("text", { x: 380, y: OUT + 40, "text-anchor": "end", class: "attn-x-faint" }, "what comes back, in reverse; grey: the correct letter"),
     s("rect", { x: MIDDLE - 103, y: VECTOR - 3, width: 206, height: 26, rx: 3, class: "attn-x-vector" }), ...cells, letters,
     ...[0, 0.5, 1].flatMap((share) => [s("path", { class: share ? "attn-x-grid" : "attn-x-axis", d: `M${LEFT} ${y(share)}H${RIGHT}` }), s("text", { x: LEFT - 6, y: y(share) + 4, "text-anchor": "end" }, `${100 * share} %`)]),
     ...[1, 5, 10, 15].map((n) => s("text", { x: x(n).toFixed(1), y: FLOOR + 17, "text-anchor": "middle" }, String(n))),
-    s("text", { x: RIGHT, y: FLOOR + 33, "text-anchor": "end" }, "letters"), s("text", { x: LEFT, y: FLOOR + 33, class: "attn-x-faint" }, `trained with up to ${trained}`),
-    s("path", { class: "attn-x-curve", d: points.map(([n, share], i) => `${i ? "L" : "M"}${x(n).toFixed(1)} ${y(share).toFixed(1)}`).join("") }), drop, said, grip);
+    s("text", { x: RIGHT, y: FLOOR + 33, "text-anchor": "end" }, "letters of the word"), s("text", { x: 0, y: TOP - 14 }, "words that come back without a mistake"), s("text", { x: LEFT, y: FLOOR + 33, class: "attn-x-faint" }, `trained with up to ${trained}`),
+    s("path", { class: "attn-x-curve", d: points.map(([n, share], i) => `${i ? "L" : "M"}${x(n).toFixed(1)} ${y(share).toFixed(1)}`).join("") }), drop, grip);
   const tell = sliding(grip, { label: "letters of a random word", max: most, far: 4, at: (pixel) => 1 + ((pixel - LEFT) * (most - 1)) / (RIGHT - LEFT), get: () => now.text.length, onmove: (length) => onlength(Math.max(1, length)) });
   let now = { text: "" };
   // stage: letters read, then letters written
@@ -85,7 +85,7 @@ function funnel({ accuracy, trained, most, units, onlength }) {
     const place = (i, count) => MIDDLE + step * (i - (count - 1) / 2), read = Math.min(text.length, Math.floor(stage)), written = Math.max(0, Math.min(output.length, Math.floor(stage) - text.length));
     const state = read ? states[read - 1] : states[0].map(() => 0);
     cells.forEach((cell, i) => put(cell, { class: state[i] < 0 ? "attn-x-dot" : "attn-x-plus", opacity: Math.abs(state[i]).toFixed(2) }, []));
-    const into = (i, count) => (MIDDLE + (190 * (i - (count - 1) / 2)) / count).toFixed(1);
+    const into = (i, count) => (MIDDLE + (40 * (i - (count - 1) / 2)) / count).toFixed(1);
     threads.replaceChildren(...[...text].slice(0, read).map((_, i) => s("path", { class: "attn-x-feeds", d: `M${place(i, text.length).toFixed(1)} 30C${place(i, text.length).toFixed(1)} 62 ${into(i, text.length)} 50 ${into(i, text.length)} ${VECTOR - 3}` })),
       ...[...output].slice(0, written).map((letter, i) => s("path", { class: letter === target[i] ? "attn-x-feeds" : "attn-x-feeds attn-x-lost", d: `M${into(i, output.length)} ${VECTOR + 23}C${into(i, output.length)} 130 ${place(i, output.length).toFixed(1)} 116 ${place(i, output.length).toFixed(1)} ${OUT - 15}` })));
     const letter = (one, i, count, high, kind) => s("text", { x: place(i, count).toFixed(1), y: high, "text-anchor": "middle", class: `attn-x-letter ${kind}` }, one);
@@ -97,12 +97,10 @@ function funnel({ accuracy, trained, most, units, onlength }) {
     node, move,
     draw(next) {
       now = next;
-      const n = now.text.length, share = accuracy[n], end = n > most * 0.55;
+      const n = now.text.length, share = accuracy[n];
       grip.setAttribute("transform", `translate(${x(n).toFixed(1)} ${y(share).toFixed(1)})`);
       drop.setAttribute("d", `M${x(n).toFixed(1)} ${y(share).toFixed(1)}V${FLOOR}`);
-      put(said, { x: (x(n) + (end ? 14 : -14)).toFixed(1), y: Math.min(FLOOR - 8, y(share) + (end ? -8 : 24)).toFixed(1), "text-anchor": end ? "start" : "end" }, []);
-      if (!end) put(said, { x: Math.max(LEFT + 4, x(n) - 14), "text-anchor": "start" }, []);
-      said.textContent = `${(100 * share).toFixed(0)} %`;
+
       tell(n, `${n} letters, ${(100 * share).toFixed(0)} % come back whole`);
       move(Infinity);
     },
@@ -111,7 +109,7 @@ function funnel({ accuracy, trained, most, units, onlength }) {
 
 function render({ model, el }) {
   const letters = model.get("letters"), most = model.get("most"), accuracy = model.get("accuracy");
-  const numbers = results(model, compute, ["text", "letters", "weights", "layout"]), voice = announcer(), id = unique("text"), share = h("b");
+  const numbers = results(model, compute, ["text", "letters", "weights", "layout"]), voice = announcer(false), id = unique("text"), share = h("b");
   const field = h("input", { type: "text", id, value: model.get("text"), maxlength: most, autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
   const complaint = h("p", { class: "attn-x-note attn-x-bad", role: "status" }), measured = h("span");
   const draws = (count) => Array.from({ length: count }, () => letters[Math.floor(Math.random() * letters.length)]).join("");
@@ -126,7 +124,7 @@ function render({ model, el }) {
     const wrong = [...target].filter((letter, i) => letter !== output[i]).length + Math.max(0, output.length - target.length);
     picture.draw({ text, states, output, target });
     share.textContent = `${(100 * accuracy[text.length]).toFixed(0)} %`;
-    measured.textContent = `of ${model.get("sequences_per_length")} random words of ${text.length} letters came back without a mistake`;
+    measured.textContent = `of words of ${text.length} letters come back whole (${model.get("sequences_per_length")} tested)`;
     voice.say(`It says ${output || "nothing"}: ${wrong === 0 && ended ? "without a mistake" : `${wrong} of ${target.length} letters wrong${ended ? "" : ", and it does not stop in time"}`}.`);
   }
   function use(text) {
@@ -141,7 +139,7 @@ function render({ model, el }) {
     if (dropped) complaint.textContent = `Only the letters ${letters[0]} to ${letters.at(-1)}, at most ${most}.`;
   });
   frame(el, {
-    question: "How long a word fits through one vector?",
+    question: "How long can a word be and still pass through one vector?",
     picture: [picture.node],
     controls: [
       h("div", { class: "attn-x-top" }, h("label", { for: id }, `Your word, of ${letters[0]} to ${letters.at(-1)}`), field,

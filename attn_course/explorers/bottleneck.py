@@ -17,7 +17,7 @@ from attn_course.explorers._result import follow, plain
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.nn import Decoder, Encoder, EncoderDecoder
 
-HEIGHT, HEIGHT_NARROW = 488, 651
+HEIGHT, HEIGHT_NARROW = 504, 618
 WEIGHTS = Path(__file__).with_name("bottleneck_weights.json")
 HIDDEN, EMBED, MOST = 40, 8, 18
 LETTERS = "abcdefgh"

@@ -60,7 +60,7 @@ export function compute({ chances, longest, beam, alpha, p, draws }) {
   return { greedy: { words: first.words, chance: Math.exp(first.log_p) }, live: steps, found, nucleus, drawn: { words: drawn.slice(1), chance } };
 }
 
-const TALL = 340, TOP = 24, COLUMN = 80;
+const TALL = 330, TOP = 41, COLUMN = 80;
 // Every beginning of a sentence as a band: as high as it is probable, right of what it continues.
 function grow(chances, longest) {
   const nodes = [];
@@ -75,53 +75,58 @@ function grow(chances, longest) {
 }
 
 function render({ model, el }) {
-  const numbers = results(model, compute, ["chances", "longest", "beam", "alpha", "p", "draws"]), voice = announcer();
+  const numbers = results(model, compute, ["chances", "longest", "beam", "alpha", "p", "draws"]), voice = announcer(false);
   const names = model.get("words"), longest = model.get("longest"), key = (words) => words.join(" ");
   const spell = (words) => words.filter((word) => word !== END).map((word) => names[word]).join(" ");
-  const change = (values) => { reach = longest; numbers.change(values, draw); }, rows = h("tbody"), said = h("p", { class: "attn-x-said" }), big = h("b");
+  const change = (values) => { reach = longest; numbers.change(values, draw); }, rows = h("tbody"), said = h("p", { class: "attn-x-said" }), big = h("b"), shades = h("p", { class: "attn-x-note" });
   let drawing = false, reach = longest;
   const bands = grow(model.get("chances"), longest).map(({ words, chance, y }) => {
     const end = words.at(-1) === END, x = 4 + (words.length - 1) * COLUMN, high = Math.max(0.6, chance * TALL - 1.5);
     const shape = s("rect", { x, y: (TOP + y * TALL).toFixed(1), width: end ? 14 : COLUMN - 2, height: high.toFixed(1), rx: end ? Math.min(7, high / 2).toFixed(1) : 1 }, s("title", {}, `${spell(words)}${end ? ", the end" : " …"}: ${chance.toFixed(4)}`));
-    const label = high < (end ? 12 : 14) ? null : s("text", { x: x + (end ? 18 : 6), y: (TOP + y * TALL + high / 2 + 5).toFixed(1) }, end ? chance.toFixed(3) : names[words.at(-1)]);
-    return { words, end, label, node: s("g", { onclick: () => voice.say(`${spell(words)}${end ? ", the end" : " …"}: probability ${chance.toFixed(4)}.`) }, shape, label), tag: [x + 18, (TOP + y * TALL + high / 2 + 5).toFixed(1)] };
+    const label = end || high < 14 ? null : s("text", { x: x + 6, y: (TOP + y * TALL + high / 2 + 5).toFixed(1) }, names[words.at(-1)]);
+    return { words, chance, end, node: s("g", { onclick: () => voice.say(`${spell(words)}${end ? ", the end" : " …"}: probability ${chance.toFixed(4)}.`) }, shape, label), tag: [x + 18, (TOP + y * TALL + high / 2 + 5).toFixed(1)] };
   });
-  const tag = s("text", { class: "attn-x-strong" });
-  const node = s("svg", { viewBox: `0 0 380 ${TOP + TALL + 4}`, role: "img" }, s("text", { x: 4, y: 14 }, "height: probability"), s("text", { x: 376, y: 14, "text-anchor": "end" }, "round: the sentence ends"), ...bands.map((band) => band.node), tag);
+  const ends = bands.filter(({ end }) => end), likeliest = ends.reduce((a, b) => (b.chance > a.chance ? b : a)), beam = () => model.get("beam");
+  const result = s("text", { x: 4, y: 14, class: "attn-x-panel" }), tag = s("text", { class: "attn-x-strong" });
+  const mark = s("text", { x: likeliest.tag[0], y: likeliest.tag[1], class: "attn-x-panel" }, `${likeliest.chance.toFixed(3)}: the most probable`);
+  const node = s("svg", { viewBox: `0 0 380 ${TOP + TALL + 4}`, role: "img" }, result, s("text", { x: 4, y: 33 }, "height: probability"), s("text", { x: 376, y: 33, "text-anchor": "end" }, "round: the sentence ends"), ...bands.map((band) => band.node), tag, mark);
 
   function draw() {
     const { live, found, nucleus, drawn } = numbers.now();
     const shown = live.slice(0, reach), kept = new Set([...shown.flat(), ...found.map(({ words }) => words)].map(key)), looked = new Set(shown.flat().map(key));
     const path = drawing ? drawn.words : found[0].words, best = new Set(path.map((_, i) => key(path.slice(0, i + 1))));
     const open = (words) => words.every((word, i) => nucleus[words[i - 1] ?? START][word] > 0), late = reach < longest;
-    for (const { words, end, label, node: band } of bands) {
+    for (const { words, node: band } of bands) {
       const id = key(words), seen = looked.has(key(words.slice(0, -1))) && words.length <= reach;
-      if (end) label?.setAttribute("display", !late && best.has(id) ? "none" : "inline"); // its number stands in the tag
-      band.setAttribute("class", `attn-x-tree-${late && words.length > reach ? "unseen" : !late && best.has(id) ? "best" : drawing ? (open(words) ? "kept" : "cut") : kept.has(id) ? "kept" : seen ? "cut" : "unseen"}`);
+
+      band.setAttribute("class", `${id === key(likeliest.words) ? "attn-x-tree-likeliest " : ""}attn-x-tree-${late && words.length > reach ? "unseen" : !late && best.has(id) ? "best" : drawing ? (open(words) ? "kept" : "cut") : kept.has(id) ? "kept" : seen ? "cut" : "unseen"}`);
     }
-    const chance = drawing ? drawn.chance : Math.exp(found[0].log_p), told = spell(path), last = bands.find(({ words, end }) => end && key(words) === key(path));
-    tag.textContent = last && !late ? chance.toFixed(3) : "";
+    const chance = drawing ? drawn.chance : Math.exp(found[0].log_p), told = spell(path), last = ends.find(({ words }) => key(words) === key(path)), right = last === likeliest;
+    tag.textContent = last && !late && !right ? (drawing ? "drawn" : "written") : "";
+    result.textContent = late ? "" : `${drawing ? "The draw" : beam() === 1 ? "Greedy search" : `A beam of ${beam()}`} ${right ? "writes" : "misses"} the most probable sentence.`;
     if (last) put(tag, { x: last.tag[0], y: last.tag[1] }, []);
     node.setAttribute("aria-label", `All sentences as bands, as high as they are probable. ${drawing ? "Drawn" : "Found"}: ${told}.`);
     said.textContent = `${drawing ? "Drawn" : "Written"}: ${told}`;
     big.textContent = chance.toFixed(3);
     rows.replaceChildren(...found.map(({ words, log_p, score, ended }) => h("tr", {},
       h("th", { scope: "row" }, spell(words) + (ended ? "" : " …")), h("td", {}, String(words.length)), h("td", {}, Math.exp(log_p).toFixed(4)), h("td", {}, log_p.toFixed(3)), h("td", {}, score.toFixed(3)))));
-    const ends = bands.filter(({ end }) => end), lost = ends.filter(({ words }) => !open(words)).length;
+    const lost = ends.filter(({ words }) => !open(words)).length;
+    const seen = drawing ? ["Dark blue: drawn.", "Pale blue: can be drawn.", "Grey: cannot."] : ["Dark blue: written.", ...(beam() > 1 ? ["Pale blue: kept by the beam."] : []), "Grey: tried and dropped.", "White: never tried."];
+    shades.textContent = seen.join(" ");
     voice.say(drawing ? `${lost} of ${ends.length} sentences cannot be drawn.` : `${sum(live.map((prefixes) => prefixes.length))} beginnings were extended.`);
     again.disabled = !drawing;
   }
   const again = button("Draw again", () => change({ draws: Array.from({ length: longest }, () => Math.random()) }));
   const set = (id, options) => knob({ ...options, value: model.get(id), oninput: (value) => change({ [id]: value }) }).node;
   frame(el, {
-    question: "Which is the narrowest beam that finds the most probable sentence?",
+    question: "How wide must a beam be to find the most probable sentence?",
     picture: [node],
     controls: [
       set("beam", { label: "Beam size", min: 1, max: 5, step: 1, text: (value) => (value === 1 ? "1: greedy" : String(value)) }),
       h("div", { class: "attn-x-top" }, player("Search word by word", 5, (share) => { const next = share < 1 ? Math.floor(share * (longest + 1)) : longest; if (next !== reach) { reach = next; draw(); } })),
       said,
       h("p", { class: "attn-x-big" }, big, "its probability"),
-      h("p", { class: "attn-x-note" }, "Dark blue: written. Pale blue: kept by the beam. Grey: tried and dropped. White: never tried."),
+      shades,
       voice.node],
     more: [fold("More",
       h("div", {}, set("alpha", { label: "Length term: exponent α", min: 0, max: 2, step: 0.1 }),

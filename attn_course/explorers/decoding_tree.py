@@ -13,7 +13,7 @@ from attn_course.explorers._source import esm, stylesheet
 from attn_course.train import beam_search, greedy_decode, top_p
 from attn_course.train.sampling import probabilities_of
 
-HEIGHT, HEIGHT_NARROW = 539, 774
+HEIGHT, HEIGHT_NARROW = 549, 713
 START, END = 0, 1  # places of the two in WORDS
 WORDS = ("<s>", "</s>", "a", "the", "she", "man", "dog", "walks", "runs", "home")
 CHANCES = {

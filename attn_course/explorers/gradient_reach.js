@@ -155,37 +155,42 @@ export function compute({ scale, bias, length, input_scale, weight_ih, weight_hh
   };
 }
 
+const LITTLE = 1e-3; // of the gradient: where it no longer reaches
 const LINES = [["RNN", "#0072b2", ""], ["LSTM", "#d55e00", "7 4"], ["GRU", "#009e73", "2 4"]];
 
 function chart(width) {
-  const [height, left, bottom, top] = [280, 50, 40, 12];
-  const frame = s("g");
+  const [height, left, bottom, top] = [306, 50, 40, 54], right = width - 44;
+  const frame = s("g"), answer = s("text", { x: 2, y: 14, class: "attn-x-panel" }), dots = LINES.map(([, colour]) => s("circle", { r: 4.5, fill: colour }));
   const curves = LINES.map(([, colour, dashes]) => s("path", { fill: "none", stroke: colour, "stroke-width": 2.5, "stroke-dasharray": dashes }));
-  const clip = unique("clip"), names = LINES.map(([name, colour]) => s("text", { x: width - 2, "text-anchor": "end", class: "attn-x-line-name", style: `--line: ${colour}` }, name));
-  const node = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", class: "attn-x-chart", "aria-label": "Gradient norm by lag, logarithmic, one curve for each kind of cell" },
-    s("clipPath", { id: clip }, s("rect", { x: left, y: top, width: width - left - 8, height: height - top - bottom })),
-    frame, s("g", { "clip-path": `url(#${clip})` }, ...curves), ...names);
+  const clip = unique("clip"), names = LINES.map(([name, colour]) => s("text", { x: right + 4, class: "attn-x-line-name", style: `--line: ${colour}` }, name));
+  const node = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", class: "attn-x-chart", "aria-label": "Share of the gradient that is left by lag, logarithmic, one curve for each kind of cell" },
+    s("clipPath", { id: clip }, s("rect", { x: left, y: top, width: right - left, height: height - top - bottom })),
+    answer, s("text", { x: 2, y: 34 }, "gradient left (0 steps back: 1)"), frame, s("g", { "clip-path": `url(#${clip})` }, ...curves), ...dots, ...names);
   return {
     node,
-    draw(result, length) {
+    draw(result, length, reach) {
       const logs = LINES.flatMap(([name]) => result[name]).filter((v) => v > 0 && Number.isFinite(v)).map(Math.log10);
       // Steps of four decades: the axis must not tremble with the slider.
       const low = Math.max(-40, 4 * Math.floor(Math.min(-8, ...logs) / 4)), high = Math.min(40, 4 * Math.ceil(Math.max(4, ...logs) / 4));
-      const x = (lag) => left + ((width - left - 8) * lag) / Math.max(1, length - 1);
+      const x = (lag) => left + ((right - left) * lag) / Math.max(1, length - 1);
       const y = (value) => top + ((height - top - bottom) * (high - Math.max(low - 1, Math.min(high + 1, Math.log10(value))))) / (high - low);
       const every = (high - low) / 4 > 6 ? 8 : 4;
       const marks = [];
       for (let d = low; d <= high; d += every) {
         const at = y(10 ** d);
         const label = s("text", { x: left - 6, y: at + 4, "text-anchor": "end" }, "10");
-        label.append(s("tspan", { dy: -4, "font-size": "12" }, String(d).replace("-", "−")));
-        marks.push(s("path", { class: d === 0 ? "attn-x-axis" : "attn-x-grid", d: `M${left} ${at}H${width - 8}` }), label);
+        label.append(s("tspan", { dy: -4 }, String(d).replace("-", "−")));
+        marks.push(s("path", { class: d === 0 ? "attn-x-axis" : "attn-x-grid", d: `M${left} ${at}H${right}` }), label);
       }
       const step = length > 60 ? 20 : length > 20 ? 10 : 5;
       for (let lag = 0; lag < length; lag += step) marks.push(s("text", { x: x(lag), y: height - bottom + 17, "text-anchor": "middle" }, String(lag)));
-      marks.push(s("text", { x: (left + width) / 2, y: height - 4, "text-anchor": "middle" }, "lag, in steps"));
+      marks.push(s("text", { x: (left + right) / 2, y: height - 4, "text-anchor": "middle" }, "steps back"),
+        s("path", { class: "attn-x-level", d: `M${left} ${y(LITTLE)}H${right}` }), s("text", { x: right, y: y(LITTLE) + 15, "text-anchor": "end", class: "attn-x-panel" }, "limit: one thousandth"));
+      answer.textContent = `Reach: ${LINES.map(([name]) => `${name} ${reach[name]}`).join(", ")} steps`;
       frame.replaceChildren(...marks);
       LINES.forEach(([name], k) => {
+        const found = Number.isInteger(reach[name]);
+        put(dots[k], { cx: found ? x(reach[name]).toFixed(1) : 0, cy: y(LITTLE).toFixed(1), display: found ? "inline" : "none" }, []);
         const points = result[name].map((value, lag) => [lag, value]).filter(([, value]) => value > 0 && Number.isFinite(value));
         curves[k].setAttribute("d", points.map(([lag, value], i) => `${i ? "L" : "M"}${x(lag).toFixed(1)} ${y(value).toFixed(1)}`).join(""));
       });
@@ -201,30 +206,34 @@ function chart(width) {
 
 function render({ model, el }) {
   const numbers = results(model, compute, ["scale", "bias", "length", "input_scale", "weight_ih", "weight_hh", "inputs"]);
-  const voice = announcer(), plot = chart(360);
+  const voice = announcer(false), plot = chart(380);
   const cells = LINES.map(() => [h("td"), h("td")]);
   const draw = () => {
-    const result = numbers.now();
-    const lags = result.RNN.length;
-    plot.draw(result, lags);
+    const result = numbers.now(), lags = result.RNN.length;
+    const shares = Object.fromEntries(LINES.map(([name]) => [name, result[name].map((value) => value / result[name][0])]));
+    const reach = Object.fromEntries(LINES.map(([name]) => {
+      const lag = shares[name].findIndex((value) => value < LITTLE);
+      return [name, lag < 0 ? `> ${lags - 1}` : lag];
+    }));
+    plot.draw(shares, lags, reach);
     LINES.forEach(([name], k) => {
       cells[k][0].textContent = digits(result[name][0], 2);
       cells[k][1].textContent = digits(result[name][lags - 1], 2);
     });
-    voice.say(`Of a gradient at the last step, the RNN carries ${digits(result.RNN[lags - 1] / result.RNN[0])} back to lag ${lags - 1}, the LSTM ${digits(result.LSTM[lags - 1] / result.LSTM[0])}, the GRU ${digits(result.GRU[lags - 1] / result.GRU[0])}.`);
+    voice.say(`Less than a thousandth of the gradient is left after ${LINES.map(([name]) => `${reach[name]} steps in the ${name}`).join(", ")}.`);
   };
   const change = (values) => numbers.change(values, draw);
   const control = (label, key, min, max, step) => [key, knob({ label, min, max, step, value: model.get(key), oninput: (value) => change({ [key]: value }) })];
   const controls = [
     control("Recurrent scale", "scale", 0, 2, 0.01),
-    control("Gate bias", "bias", -4, 8, 0.1),
+    control("Gate bias (LSTM, GRU)", "bias", -4, 8, 0.1),
     control("Size of the inputs", "input_scale", 0, 2, 0.05),
     control("Sequence length", "length", 2, model.get("inputs").length, 1),
   ];
   const start = Object.fromEntries(controls.map(([key]) => [key, model.get(key)]));
   const reset = () => { controls.forEach(([key, { set }]) => set(start[key])); change({ ...start }); };
   frame(el, {
-    question: "How far back does the gradient reach?",
+    question: "How many steps back does the gradient reach?",
     picture: [plot.node],
     controls: [...controls.slice(0, 2).map(([, { node }]) => node), button("Reset", reset), voice.node],
     more: [fold("More", ...controls.slice(2).map(([, { node }]) => node), h("table", { class: "attn-x-table" },

@@ -13,7 +13,7 @@ from attn_course.explorers._result import Number, follow, plain
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.functional.recurrent import gru_cell, lstm_cell, rnn_cell
 
-HEIGHT, HEIGHT_NARROW = 454, 600
+HEIGHT, HEIGHT_NARROW = 466, 534
 HIDDEN, FEATURES, LONGEST = 16, 8, 100
 INPUTS = ("scale", "bias", "length", "input_scale", "weight_ih", "weight_hh", "inputs")
 Blocks = Sequence[Sequence[Sequence[Number]]]

@@ -1,4 +1,4 @@
-"""A language model while it learns: its text, its bits and the map of one head, step by step."""
+"""A language model while it learns: its text and the map of one head, step by step."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from attn_course.data import load_results
 from attn_course.explorers._result import follow
 from attn_course.explorers._source import esm, stylesheet
 
-HEIGHT, HEIGHT_NARROW = 617, 747
+HEIGHT, HEIGHT_NARROW = 608, 639
 INPUTS = ("maps", "at")
 
 
@@ -47,7 +47,7 @@ def default_state() -> dict[str, Any]:
     return {
         "kernel": False,
         "line": grown["line"],
-        "stages": [{key: one[key] for key in ("step", "bits", "text")} for one in grown["stages"]],
+        "stages": [{key: one[key] for key in ("step", "text")} for one in grown["stages"]],
         "maps": [one["weights"] for one in grown["stages"]],
         "at": len(grown["stages"]) - 1,
     }

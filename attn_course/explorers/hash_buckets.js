@@ -28,23 +28,30 @@ export function compute({ points, turn, n_buckets, n_hashes, sharpness }) {
 }
 
 function plane(onpick) {
-  const size = 380, middle = size / 2, unit = 100;
-  const x = (value) => middle + unit * value, y = (value) => middle - unit * value;
-  const borders = s("g"), ties = s("g"), dots = s("g");
-  const node = s("svg", { viewBox: `0 0 ${size} ${size}`, role: "group", class: "attn-x-plane" }, borders, ties, dots);
+  const middle = 190, down = 208, unit = 100, edge = 180;
+  const x = (value) => middle + unit * value, y = (value) => down - unit * value;
+  const around = (angle, far) => `${(middle + far * Math.cos(angle)).toFixed(1)} ${(down - far * Math.sin(angle)).toFixed(1)}`;
+  const borders = s("g"), ties = s("g"), dots = s("g"), names = ["query", "its bucket"].map((text) => s("text", { class: "attn-x-panel", "text-anchor": "middle", "pointer-events": "none" }, text));
+  const legend = s("text", { x: 0, y: 13 }, "this query: ", s("tspan", { class: "attn-x-strong" }, "weight kept"), ", ", s("tspan", { class: "attn-x-red" }, "weight lost"));
+  const node = s("svg", { viewBox: "0 0 380 392", role: "group", class: "attn-x-plane" }, legend, borders, ties, dots, ...names);
   return {
     node,
     draw(points, result, { turn, n_buckets, picked }) {
-      const first = (turn * Math.PI) / 180, wedge = (2 * Math.PI) / n_buckets;
+      const first = (turn * Math.PI) / 180, wedge = (2 * Math.PI) / n_buckets, [px, py] = points[picked], mine = result.buckets.map((row, r) => first + STEP * r + wedge * row[picked]);
       borders.replaceChildren(
-        s("circle", { cx: middle, cy: middle, r: 180, fill: "none", class: "attn-x-grid" }),
+        s("circle", { cx: middle, cy: down, r: edge, class: "attn-x-grid" }),
+        ...mine.map((angle) => s("path", { class: "attn-x-window", d: `M${middle} ${down}L${around(angle - wedge / 2, edge)}A${edge} ${edge} 0 0 0 ${around(angle + wedge / 2, edge)}Z` })),
         ...Array.from({ length: n_buckets }, (_, n) => {
-          const angle = first + (n + 0.5) * wedge;
-          return s("path", { class: "attn-x-axis", "stroke-dasharray": "3 4", d: `M${middle} ${middle}L${middle + 180 * Math.cos(angle)} ${middle - 180 * Math.sin(angle)}` });
+          return s("path", { class: "attn-x-grid", d: `M${middle} ${down}L${around(first + (n + 0.5) * wedge, edge)}` });
         }));
-      const [px, py] = points[picked];
-      ties.replaceChildren(...points.flatMap(([u, v], j) => (result.kept[picked][j]
-        ? [s("path", { class: "attn-x-edge", d: `M${x(px)} ${y(py)}L${x(u)} ${y(v)}`, "stroke-width": 1 + 10 * result.weights[picked][j] })] : [])));
+      ties.replaceChildren(...points.flatMap(([u, v], j) => (j === picked ? [] : [
+        s("path", { class: result.kept[picked][j] ? "attn-x-tie" : "attn-x-tie attn-x-untied", d: `M${x(px)} ${y(py)}L${x(u)} ${y(v)}`, "stroke-width": (24 * result.weights[picked][j]).toFixed(2) })])));
+      const [bx, by] = [middle + 50 * Math.cos(mine[0]), down + 4 - 50 * Math.sin(mine[0])], taken = [...points.map(([u, v]) => [x(u), y(v) + 4]), [bx - 30, by], [bx, by], [bx + 30, by]];
+      // where it is the farthest from points and from the other name
+      const [, qx, qy] = [[0, -16], [0, 26], [34, 5], [-34, 5]].map(([a, b]) => [x(px) + a, y(py) + b])
+        .map(([a, b]) => [Math.min(...taken.map(([u, v]) => Math.hypot((u - a) / 2, v - b))), a, b]).sort((a, b) => b[0] - a[0])[0];
+      put(names[0], { x: qx.toFixed(1), y: qy.toFixed(1) }, []);
+      put(names[1], { x: bx.toFixed(1), y: by.toFixed(1) }, []);
       dots.replaceChildren(...points.map(([u, v], j) => {
         const here = j === picked, tied = result.kept[picked][j];
         const dot = s("g", { role: "button", tabindex: 0, "aria-pressed": String(here), "aria-label": `point ${j}, bucket ${result.buckets[0][j]}${tied ? ", kept" : ""}` },
@@ -62,45 +69,40 @@ function plane(onpick) {
 
 function render({ model, el }) {
   const inputs = ["points", "turn", "n_buckets", "n_hashes", "sharpness"];
-  const numbers = results(model, compute, inputs), voice = announcer(), points = model.get("points");
+  const numbers = results(model, compute, inputs), voice = announcer(false), points = model.get("points");
   const start = Object.fromEntries(inputs.map((key) => [key, model.get(key)]));
   let picked = 0;
   const change = (values) => numbers.change(values, draw);
   const controls = {
-    turn: knob({ label: "Turn of the directions, degrees", min: 0, max: 180, step: 1, value: start.turn, oninput: (turn) => change({ turn }) }),
+    turn: knob({ label: "Turn the borders", min: 0, max: 180, step: 1, value: start.turn, text: (value) => `${value}°`, oninput: (turn) => change({ turn }) }),
     n_buckets: knob({ label: "Buckets", min: 2, max: 24, step: 2, value: start.n_buckets, oninput: (value) => change({ n_buckets: 2 * Math.round(value / 2) }) }),
-    n_hashes: knob({ label: "Rounds", min: 1, max: model.get("rounds"), step: 1, value: start.n_hashes, oninput: (value) => change({ n_hashes: Math.round(value) }) }),
+    n_hashes: knob({ label: "Rounds of hashing", min: 1, max: model.get("rounds"), step: 1, value: start.n_hashes, oninput: (value) => change({ n_hashes: Math.round(value) }) }),
     sharpness: knob({ label: "Sharpness of the scores", min: 0, max: 10, step: 0.5, value: start.sharpness, oninput: (sharpness) => change({ sharpness }) }),
   };
-  const share = gauge(), mass = gauge(), own = gauge();
+  const mass = h("b"), share = h("span");
   const picture = plane((j) => { picked = j; draw(); });
-  const sum = (values) => values.reduce((total, value) => total + value, 0);
   const body = h("tbody");
   function draw() {
     const result = numbers.now();
     picture.draw(points, result, { turn: model.get("turn"), n_buckets: model.get("n_buckets"), picked });
-    share.set(result.share, digits(result.share, 3));
-    mass.set(result.mass, digits(result.mass, 3));
-    const mine = sum(result.weights[picked].map((weight, j) => weight * result.kept[picked][j]));
-    own.set(mine, digits(mine, 3));
+    mass.textContent = `${digits(100 * result.mass, 0)} %`;
+    share.textContent = `of the attention weight is kept, by ${digits(100 * result.share, 0)} % of the pairs`;
     body.replaceChildren(...points.flatMap((_, j) => (result.kept[picked][j] ? [h("tr", {}, h("th", { scope: "row" }, String(j)),
       h("td", {}, result.buckets.map((row) => row[j]).join(" ")), h("td", {}, digits(result.weights[picked][j], 3)))] : [])));
-    voice.say(`${digits(100 * result.share, 0)} percent of the pairs are compared; they hold ${digits(100 * result.mass, 0)} percent of the weight.`);
+    voice.say(`${mass.textContent} ${share.textContent}.`);
   }
   const reset = () => {
     picked = 0;
     for (const [key, { set }] of Object.entries(controls)) set(start[key]);
     change({ ...start });
   };
-  const row = (label, cell) => h("tr", {}, h("th", { scope: "row" }, label), h("td", {}, cell.node));
+
   frame(el, {
-    question: "How much weight do you keep inside one bucket?",
+    question: "How much of the attention stays inside the buckets?",
     picture: [picture.node],
     controls: [
-      h("p", { class: "attn-x-note" }, "Touch a point to see with what it is compared."),
-      controls.turn.node, controls.n_hashes.node,
-      h("table", { class: "attn-x-table" }, h("tbody", {}, row("pairs kept", share), row("weight kept", mass), row("weight kept, this point", own))),
-      voice.node, button("Reset", reset)],
+      h("p", { class: "attn-x-big", style: "margin-top: 0" }, mass, share), controls.turn.node, controls.n_hashes.node,
+      h("p", { class: "attn-x-note" }, "Touch another point to make it the query."), button("Reset", reset), voice.node],
     more: [fold("More", controls.n_buckets.node, controls.sharpness.node, wide("What the chosen point is compared with",
       h("table", { class: "attn-x-table" }, h("caption", {}, "What the chosen point is compared with"), header("point", "buckets by round", "weight"), body)))],
   });

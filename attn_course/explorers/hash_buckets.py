@@ -12,7 +12,7 @@ from attn_course.explorers._result import Number, follow, plain
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.functional import attention_weights, lsh_buckets, lsh_mask, unit_keys
 
-HEIGHT, HEIGHT_NARROW = 514, 781
+HEIGHT, HEIGHT_NARROW = 494, 734
 POINTS, ROUNDS = 28, 6
 STEP = 0.7  # how far the directions of a round are turned against those of the one before
 INPUTS = ("points", "turn", "n_buckets", "n_hashes", "sharpness")

@@ -17,19 +17,18 @@ export function compute({ step, model }) {
 }
 
 function render({ model, el }) {
-  const numbers = results(model, compute, ["step", "model"]), voice = announcer();
+  const numbers = results(model, compute, ["step", "model"]), voice = announcer(false);
   const words = model.get("text").split(" "), most = words.length, spans = words.map((word) => h("span", {}, word));
   const whole = compute({ step: most, model: model.get("model") });
-  const [left, right, top, bottom] = [2, 370, 34, 214], wide = (right - left) / most;
+  const [left, right, top, bottom] = [2, 370, 34, 194], wide = (right - left) / most;
   const x = (n) => left + n * wide, y = (flops) => bottom - ((bottom - top) * flops) / whole.work.without[most - 1];
   const area = (flops) => `M${left} ${bottom}${flops.map((one, i) => `V${y(one).toFixed(1)}H${x(i + 1).toFixed(1)}`).join("")}V${bottom}Z`;
-  const again = s("path", { class: "attn-x-takes" }), kept = s("path", { class: "attn-x-plus" });
+  const again = s("path", { class: "attn-x-takes" }), kept = s("path", { class: "attn-x-kept" }), names = ["attn-x-red", "attn-x-strong"].map((kind, i) => s("text", { class: kind }, i ? "with a cache" : "no cache"));
   const edge = s("path", { class: "attn-x-hand" }), ring = s("circle", { r: 9, class: "attn-x-tip" });
   const grip = s("g", {}, s("rect", { x: -22, y: top - 22, width: 44, height: bottom - top + 34, fill: "transparent" }), edge, ring);
-  const node = s("svg", { viewBox: "0 0 380 240", role: "group", "aria-label": "Work for each word: without a cache it grows with the text, with a cache it stays flat" },
-    s("text", { x: left, y: 13 }, "work for each word"),
-    s("text", { x: left, y: 33, class: "attn-x-red" }, "no cache: the whole text again"), s("text", { x: left, y: 52, class: "attn-x-strong" }, "cache: only the new word"),
-    again, kept, s("path", { class: "attn-x-axis", d: `M${left} ${bottom}H${right}` }), s("text", { x: right, y: 234, "text-anchor": "end" }, "words written"), grip);
+  const node = s("svg", { viewBox: "0 0 380 220", role: "group", "aria-label": "Work for each word: without a cache it grows with the text, with a cache it stays flat" },
+    s("text", { x: left, y: 13 }, "↑ work for each word"),
+    again, s("path", { class: "attn-x-axis", d: `M${left} ${bottom}H${right}` }), kept, ...names, s("text", { x: right, y: 214, "text-anchor": "end" }, "words written →"), grip);
   const tell = sliding(grip, { label: "words written", max: most, at: (pixel) => (pixel - left) / wide, get: () => model.get("step"), onmove: (step) => go(step) });
   const go = (step) => numbers.change({ step: Math.max(1, step) }, draw);
   const ratio = h("b"), kinds = ["MHA", "GQA", "MQA", "MLA"], gauges = Object.fromEntries(kinds.map((kind) => [kind, gauge("attn-x-bytes")])), costs = h("tbody");
@@ -42,6 +41,8 @@ function render({ model, el }) {
     edge.setAttribute("d", `M0 ${bottom}V${y(last(work.without)).toFixed(1)}`);
     ring.setAttribute("cy", y(last(work.without)).toFixed(1));
     grip.setAttribute("transform", `translate(${x(step).toFixed(1)} 0)`);
+    const late = x(step) > 270;
+    [last(work.without), last(work.with)].forEach((flops, i) => put(names[i], { x: (x(step) + (late ? -16 : 16)).toFixed(1), y: (i ? y(flops) - 8 : Math.min(y(flops) - (late ? 8 : -4), bottom - 28)).toFixed(1), "text-anchor": late ? "end" : "start" }, []));
     tell(step, `${step} of ${most}`);
     ratio.textContent = `${digits(all.without / all.with, 1)}×`;
     for (const kind of kinds) gauges[kind].set(bytes[kind] / whole.bytes.MHA, `${(bytes[kind] / 1e6).toFixed(1)} MB`);
@@ -55,7 +56,7 @@ function render({ model, el }) {
     controls: [
       h("div", { class: "attn-x-top" }, player("Write the text", 8, (share) => go(Math.round(share * most)))),
       h("p", { class: "attn-x-note" }, "Or drag the edge of the area. Without a cache all red words are computed again for the blue one."),
-      h("p", { class: "attn-x-big" }, ratio, "the work without a cache, for the text so far"),
+      h("p", { class: "attn-x-big" }, ratio, "as much work without the cache, up to this word"),
       voice.node],
     more: [fold("More", h("div", { class: "attn-x-stage" },
       h("table", { class: "attn-x-table" }, h("caption", {}, "Memory of the cache, by kind of heads"),

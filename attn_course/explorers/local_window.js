@@ -24,17 +24,16 @@ const sum = (values) => values.reduce((total, value) => total + value, 0);
 
 function chart({ words, furthest, widest, onposition, onwidth }) {
   const left = 4, right = 376, column = (right - left) / (furthest + 1), x = (i) => left + (i + 0.5) * column;
-  const [tall, bases] = [76, [124, 248]], clip = (value) => Math.min(right, Math.max(left, value));
-  const [band, beyond] = [0, 1].map(() => s("rect", { y: 24, height: bases[1] - 24, class: "attn-x-window" }));
-  beyond.setAttribute("class", "attn-x-takes");
-  const bars = s("g"), bell = s("path", { class: "attn-x-bell" }), later = s("g"), lost = s("text", { x: right, "text-anchor": "end", y: 42, class: "attn-x-red" });
-  const line = s("path", { class: "attn-x-centre", d: `M0 24V${bases[1]}` }), sums = [s("text", { x: left, y: 147, class: "attn-x-strong" }), s("text", { x: left, y: 164 })];
-  const centre = s("g", {}, line, s("rect", { x: -22, y: 0, width: 44, height: 30, fill: "transparent" }), s("path", { class: "attn-x-tip attn-x-own", d: "M-9 6H9V14L0 24L-9 14Z" }));
-  const edge = s("g", {}, s("path", { class: "attn-x-edge", d: `M0 24V${bases[1]}` }), s("circle", { r: 20, cy: 186, fill: "transparent" }), s("circle", { r: 7, cy: 186, class: "attn-x-tip attn-x-own" }));
+  const [tall, tops, bases] = [76, [46, 172], [132, 258]], clip = (value) => Math.min(right, Math.max(left, value));
+  const panes = (x, width) => tops.map((top, k) => `M${x} ${top}h${width}V${bases[k]}h${-width}Z`).join(""), lines = (x) => tops.map((top, k) => `M${x} ${top}V${bases[k]}`).join("");
+  const band = s("path", { class: "attn-x-window" }), beyond = s("path", { class: "attn-x-takes" });
+  const bars = s("g"), bell = s("path", { class: "attn-x-bell" }), later = s("g"), lost = s("text", { x: right, "text-anchor": "end", y: 14, class: "attn-x-red" }), inner = s("text", { x: left, y: 162 });
+  const centre = s("g", {}, s("path", { class: "attn-x-centre", d: lines(0) }), s("rect", { x: -22, y: 20, width: 44, height: 30, fill: "transparent" }), s("path", { class: "attn-x-tip attn-x-own", d: "M-9 28H9V36L0 46L-9 36Z" }));
+  const edge = s("g", {}, s("path", { class: "attn-x-edge", d: lines(0) }), s("circle", { r: 20, cy: 89, fill: "transparent" }), s("circle", { r: 7, cy: 89, class: "attn-x-tip attn-x-own" }));
   const texts = words.map((word, i) => s("text", { transform: `translate(${x(i) + 4.5} ${bases[1] + 6}) rotate(-90)`, "text-anchor": "end" }, word));
-  const node = s("svg", { viewBox: "0 0 380 320", role: "group", class: "attn-x-windows" }, band, beyond, later, bars, bell,
+  const node = s("svg", { viewBox: "0 0 380 332", role: "group", class: "attn-x-windows" }, band, beyond, later, bars, bell,
     ...bases.map((base) => s("path", { class: "attn-x-axis", d: `M${left} ${base}H${right}` })), ...texts,
-    centre, edge, s("g", { class: "attn-x-over" }, s("text", { x: left, y: 42 }, "softmax over the whole sentence"), lost, ...sums));
+    centre, edge, s("text", { x: left, y: 14 }, "attention without the window"), lost, inner);
   let now = { position: 0, half_width: 1 }, drag = null, from = 0, before = null;
   const at = (event) => { const box = node.getBoundingClientRect(); return (((event.clientX - box.left) * 380) / box.width - left) / column - 0.5; };
   const tenth = (value) => Math.round(10 * value) / 10;
@@ -67,26 +66,25 @@ function chart({ words, furthest, widest, onposition, onwidth }) {
   };
   return {
     node,
-    draw(result, state) {
+    draw(result, state, kind) {
       now = state;
-      const { position, half_width: reach, length } = state, inside = (i) => Math.abs(i - position) <= reach;
+      const { half_width: reach, length } = state, position = kind === "local_m" ? Math.floor(state.position + 0.5) : state.position, inside = (i) => Math.abs(i - position) <= reach;
       const most = Math.max(...NAMES.flatMap((name) => result[name])) || 1, high = (weight) => (tall * weight) / most;
       const [from_, to, end] = [clip(x(position - reach)), clip(x(position + reach)), left + length * column];
-      put(band, { x: from_, width: Math.max(0, Math.min(to, end) - from_) }, []);
-      put(beyond, { x: Math.max(from_, end), width: Math.max(0, to - Math.max(from_, end)) }, []);
-      later.replaceChildren(s("path", { class: "attn-x-trace", d: `M${end} 24V${bases[1]}` }), ...(end < right - 30 ? [s("text", { x: right, y: bases[0] - 8, "text-anchor": "end", class: "attn-x-faint" }, "the end")] : []));
+      band.setAttribute("d", panes(from_, Math.max(0, Math.min(to, end) - from_)));
+      beyond.setAttribute("d", panes(Math.max(from_, end), Math.max(0, to - Math.max(from_, end))));
+      later.replaceChildren(s("path", { class: "attn-x-trace", d: lines(end) }), ...(end < right - 60 ? [s("text", { x: right, y: bases[0] - 8, "text-anchor": "end", class: "attn-x-faint" }, "no words")] : []));
       centre.setAttribute("transform", `translate(${x(position).toFixed(1)} 0)`);
       edge.setAttribute("transform", `translate(${clip(x(position + reach)).toFixed(1)} 0)`);
-      const bar = (name, i, k, kind, share) => s("rect", { x: (x(i) - share * column).toFixed(1), width: (2 * share * column).toFixed(1), y: (bases[k] - high(result[name][i])).toFixed(1), height: high(result[name][i]).toFixed(1), class: kind });
-      bars.replaceChildren(...result.all.map((_, i) => bar("all", i, 0, inside(i) ? "attn-x-share" : "attn-x-cut-off", 0.38)),
-        ...result.local_p.map((_, i) => bar("local_p", i, 1, "attn-x-share", 0.38)), ...result.local_m.map((_, i) => bar("local_m", i, 1, "attn-x-ghost", 0.44)));
-      bell.setAttribute("d", Array.from({ length: 81 }, (_, j) => position - reach + (j * reach) / 40).filter((p) => p >= -0.5 && p <= furthest + 0.5)
+      const bar = (name, i, k, colour) => s("rect", { x: (x(i) - 0.38 * column).toFixed(1), width: (0.76 * column).toFixed(1), y: (bases[k] - high(result[name][i])).toFixed(1), height: high(result[name][i]).toFixed(1), class: colour });
+      bars.replaceChildren(...result.all.map((_, i) => bar("all", i, 0, inside(i) ? "attn-x-share" : "attn-x-cut-off")),
+        ...result[kind].map((_, i) => bar(kind, i, 1, "attn-x-share")));
+      bell.setAttribute("d", kind === "local_m" ? "" : Array.from({ length: 81 }, (_, j) => position - reach + (j * reach) / 40).filter((p) => p >= -0.5 && p <= furthest + 0.5)
         .map((p, j) => `${j ? "L" : "M"}${x(p).toFixed(1)} ${(bases[1] - tall * Math.exp(-2 * ((p - position) / reach) ** 2)).toFixed(1)}`).join(""));
       texts.forEach((text, i) => text.setAttribute("class", i >= length ? "attn-x-faint attn-x-cut" : inside(i) ? "" : "attn-x-red"));
       lost.textContent = `cut off: ${Math.round(100 * sum(result.all.filter((_, i) => !inside(i))))} %`;
-      sums[0].textContent = `bars: local-p, fades from its centre; sum ${sum(result.local_p).toFixed(2)}`;
-      sums[1].textContent = `dashed: local-m, softmax around step ${Math.floor(position + 0.5)}; sum ${sum(result.local_m).toFixed(2)}`;
-      tell.position(Math.round(10 * position), `${digits(position, 1)}${words[Math.round(position)] ? `, ${words[Math.round(position)]}` : ", beyond the sentence"}`);
+      inner.textContent = `attention with the window: sum ${sum(result[kind]).toFixed(2)}`;
+      tell.position(Math.round(10 * state.position), `${digits(position, 1)}${words[Math.round(position)] ? `, ${words[Math.round(position)]}` : ", beyond the sentence"}`);
       tell.half_width(reach, String(reach));
       node.setAttribute("aria-label", `Weights over the ${length} words of a sentence, with a window from ${digits(position - reach, 1)} to ${digits(position + reach, 1)}; the same numbers are in the table below`);
     },
@@ -94,7 +92,8 @@ function chart({ words, furthest, widest, onposition, onwidth }) {
 }
 
 function render({ model, el }) {
-  const inputs = ["scores", "length", "position", "half_width"], numbers = results(model, compute, inputs), voice = announcer();
+  const inputs = ["scores", "length", "position", "half_width"], numbers = results(model, compute, inputs), voice = announcer(false), how = h("p", { class: "attn-x-note" });
+  let kind = "local_p";
   const examples = model.get("examples"), words = model.get("words"), count = words.length, furthest = model.get("furthest"), widest = model.get("widest");
   const start = Object.fromEntries(inputs.map((key) => [key, model.get(key)])), clip = (value, low, high) => Math.min(high, Math.max(low, value));
   const change = (values) => numbers.change(values, draw);
@@ -104,7 +103,8 @@ function render({ model, el }) {
 
   function draw() {
     const state = Object.fromEntries(inputs.map((key) => [key, model.get(key)])), result = numbers.now(), { position, half_width: reach } = state;
-    plot.draw(result, state);
+    plot.draw(result, state, kind);
+    how.textContent = kind === "local_m" ? "Local-m: the centre is a whole number, and the weights are a softmax over the words inside." : "Local-p: a softmax over the words inside the window, then the weights fade from its centre (dashed).";
     rows.forEach((cells, i) => {
       cells[0].textContent = i < state.length ? digits(state.scores[i], 1).replace("-", "−") : "padding";
       NAMES.forEach((name, k) => { cells[k + 1].textContent = digits(result[name][i], 4); });
@@ -122,10 +122,11 @@ function render({ model, el }) {
     change({ ...start });
   };
   frame(el, {
-    question: "What does a window of attention cut off?",
+    question: "How much attention does this window cut off?",
     picture: [plot.node],
     controls: [
       h("p", { class: "attn-x-note" }, "Drag the window, or its edge."),
+      chips("Kind of window", [["local_m", "local-m"], ["local_p", "local-p"]], kind, (name) => { kind = name; draw(); }).node, how,
       h("div", { class: "attn-x-top" }, picker, button("Reset", reset)), voice.node],
     more: [fold("More", length.node, wide("Scores and weights of every word",
       h("table", { class: "attn-x-table" }, header("word", "score", "global", "local-m", "local-p"), h("tbody", {}, ...rows.map((cells, i) => h("tr", {}, h("th", { scope: "row" }, words[i]), ...cells))))))],

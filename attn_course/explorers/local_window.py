@@ -12,7 +12,7 @@ from attn_course.explorers._result import Number, follow, plain
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.functional import local_m_mask, local_p_weights, masked_softmax
 
-HEIGHT, HEIGHT_NARROW = 489, 533
+HEIGHT, HEIGHT_NARROW = 504, 601
 SENTENCE = "the old man walked his small dog slowly through the park in the rain"
 WORDS = SENTENCE.split()
 POSITIONS, FURTHEST, WIDEST = len(WORDS), 17, 6

@@ -46,10 +46,10 @@ function expression(joins) {
 
 function render({ model, el }) {
   const inputs = ["scores", "joins", "window", "prefix", "length", "place"];
-  const numbers = results(model, compute, inputs), voice = announcer(), words = model.get("words"), size = words.length;
-  const [left, top] = [48, 26], cell = (336 - left) / size, change = (values) => numbers.change(values, draw);
-  const cells = s("g"), node = s("svg", { viewBox: `0 0 380 ${top + size * cell + 6}`, role: "img" }, cells);
-  const table = h("table", { class: "attn-x-table" }), said = h("code", {}), empty = h("b"), rows = h("span"), leaked = h("b");
+  const numbers = results(model, compute, inputs), voice = announcer(false), words = model.get("words"), size = words.length;
+  const [left, top] = [48, 46], cell = (336 - left) / size, change = (values) => numbers.change(values, draw);
+  const cells = s("g"), node = s("svg", { viewBox: `0 0 380 ${top + size * cell + 6}`, role: "img" }, s("text", { x: 0, y: 14, class: "attn-x-ofquery" }, "↓ queries"), s("text", { x: left + 30, y: 14, class: "attn-x-ofkey" }, "keys →"), cells);
+  const table = h("table", { class: "attn-x-table" }), said = h("code", {}), empty = h("b"), rows = h("span"), leaking = h("p", { class: "attn-x-note attn-x-bad attn-x-cell" });
   let masked = true;
 
   function draw() {
@@ -68,15 +68,14 @@ function render({ model, el }) {
         ...(bare ? [s("rect", { x: left + 1, y, width: (size * cell - 2).toFixed(1), height: (cell - 2).toFixed(1), rx: 2, class: "attn-x-empty" }), ...(sums[i] ? [] : [s("text", { x: column((size - 1) / 2), y: middle(i), "text-anchor": "middle", class: "attn-x-red" }, "no key is left")])] : []),
         ...(masked && Math.abs(sums[i] - 1) > 1e-9 ? [s("text", { x: 378, y: middle(i), "text-anchor": "end", class: "attn-x-red" }, `Σ ${sums[i].toFixed(2).replace("0.", ".")}`)] : [])];
     };
-    cells.replaceChildren(...words.map((_, j) => s("text", { x: column(j), y: 17, "text-anchor": "middle", class: name(j) === "pad" ? "attn-x-faint" : "attn-x-ofkey" }, name(j))), ...words.flatMap((_, i) => row(i)));
+    cells.replaceChildren(...words.map((_, j) => s("text", { x: column(j), y: 37, "text-anchor": "middle", class: name(j) === "pad" ? "attn-x-faint" : "attn-x-ofkey" }, name(j))), ...words.flatMap((_, i) => row(i)));
     const bare = allowed.flatMap((one, i) => (one.some(Boolean) ? [] : [i + 1])), leak = total(leaks) / size;
     const text = !masked ? "Without a mask every query attends to every key." : `${expression(joins)}: ${total(allowed.flat().map(Number))} of ${size ** 2} pairs are allowed. ${bare.length ? `No key is left for row ${bare.join(", ")}.` : "Every row has a key."}`;
     node.setAttribute("aria-label", `Weights, one row for each query. ${text}`);
     empty.textContent = String(masked ? bare.length : 0);
-    rows.textContent = `${masked && bare.length === 1 ? "row" : "rows"} without a key`;
+    rows.textContent = !masked ? "no mask" : `${bare.length === 1 ? "query has" : "queries have"} no key left under ${expression(joins)}`;
     empty.className = masked && bare.length ? "attn-x-bad" : "";
-    leaked.textContent = `${masked ? (100 * leak).toFixed(0) : 0} %`;
-    leaked.className = masked && leak > 0 ? "attn-x-bad" : "";
+    leaking.textContent = masked && leak > 0 ? `${(100 * leak).toFixed(0)} % of the weight is on masked keys` : "";
     table.replaceChildren(h("caption", {}, "Weights, one row for each query"), header("", ...words.map((_, j) => name(j)), "sum"),
       h("tbody", {}, ...shown.map((one, i) => h("tr", {}, h("th", { scope: "row" }, name(i)), ...[...one, total(one)].map((weight) => h("td", {}, weight.toFixed(2)))))));
     voice.say(text);
@@ -94,9 +93,9 @@ function render({ model, el }) {
     picture: [node],
     controls: [
       h("div", { class: "attn-x-chips", role: "group", "aria-label": "Masks" }, ...kinds.map(([, one]) => one)),
-      h("p", { class: "attn-x-note" }, "The mask acts"),
-      chips("The mask acts", [["before", "before: −∞"], ["zero", "before: score 0"], ["after", "after: × 0"]], model.get("place"), (place) => change({ place })).node,
-      h("p", { class: "attn-x-big" }, empty, rows), h("p", { class: "attn-x-big" }, leaked, "of the weight on masked keys"), voice.node],
+      h("p", { class: "attn-x-note" }, "A masked pair gets"),
+      chips("A masked pair gets", [["before", "score −∞"], ["zero", "score 0"], ["after", "weight 0"]], model.get("place"), (place) => change({ place })).node,
+      h("p", { class: "attn-x-big" }, empty, rows), leaking, voice.node],
     more: [fold("More", h("div", { class: "attn-x-stage" },
       h("div", {}, sized("window", "Window: keys, the own one included", 1), sized("prefix", "Prefix: keys that all may see", 0), sized("length", "Padding: words that are real", 0)),
       h("div", {}, h("div", { class: "attn-x-top" }, ...joining), h("p", { class: "attn-x-note" }, "mask = ", said), toggle)), wide("Weights, one row for each query", table))],

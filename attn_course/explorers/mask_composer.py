@@ -12,7 +12,7 @@ from attn_course.explorers._source import esm, stylesheet
 from attn_course.functional import masked_softmax, softmax
 from attn_course.masks import causal_mask, padding_mask, window_mask
 
-HEIGHT, HEIGHT_NARROW = 542, 774
+HEIGHT, HEIGHT_NARROW = 507, 691
 WORDS = ("the", "cat", "saw", "a", "dog", "run", "home")
 KINDS = ("causal", "window", "prefix", "padding")
 JOINS = ("off", "and", "or")

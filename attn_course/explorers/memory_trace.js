@@ -29,12 +29,12 @@ export function compute({ trace, step }) {
 const CELL = 13, SHORT = { maximum: "max", exponentials: "exp" }, ROOF = 44, CHIP = 214, SHARED = { x: 14, y: CHIP + 48 }, REGISTERS = { x: 208, y: CHIP + 48 };
 
 function render({ model, el }) {
-  const numbers = results(model, compute, ["trace", "step"]), voice = announcer(), known = model.get("traces");
+  const numbers = results(model, compute, ["trace", "step"]), voice = announcer(false), known = model.get("traces");
   const box = (x, y, width, height, kind) => s("rect", { x, y, width, height, rx: 4, class: kind });
   const stored = s("g"), held = s("g"), flying = s("g"), down = s("text", { x: 150, y: 194, "text-anchor": "end" }, ""), up = s("text", { x: 230, y: 194 }, ""), who = s("text", { x: 8, y: CHIP + 17 });
   const chip = s("g", {}, box(8, CHIP + 26, 180, 96, "attn-x-trace-part"), s("text", { x: 14, y: CHIP + 41 }, "shared memory"));
-  const node = s("svg", { viewBox: `0 0 380 ${CHIP + 130}`, role: "group", "aria-label": "HBM above, the chip below, and the tiles that travel between them" },
-    box(1, 1, 378, 172, "attn-x-trace-hbm"), s("text", { x: 8, y: 18, class: "attn-x-trace-name" }, "HBM"), stored,
+  const node = s("svg", { viewBox: `0 0 380 ${CHIP + 130}`, role: "group", "aria-label": "memory (HBM) above, the chip below, and the tiles that travel between them" },
+    box(1, 1, 378, 172, "attn-x-trace-hbm"), s("text", { x: 8, y: 18, class: "attn-x-trace-name" }, "memory (HBM)"), s("text", { x: 372, y: 18, "text-anchor": "end" }, "darker: moved more often"), stored,
     s("path", { class: "attn-x-trace-lane", d: `M164 173V${CHIP}M216 173V${CHIP}` }), down, up,
     s("path", { class: "attn-x-axis", d: "M172 182v22m-5 -6l5 6l5 -6M208 204v-22m-5 6l5 -6l5 6" }),
     box(1, CHIP, 378, 128, "attn-x-trace-chip"), who, chip, box(200, CHIP + 26, 172, 96, "attn-x-trace-part"), s("text", { x: 206, y: CHIP + 41 }, "registers"), held, flying);
@@ -113,17 +113,17 @@ function render({ model, el }) {
   };
   build();
   frame(el, {
-    question: "How often does a kernel fetch the same number?",
+    question: "How much more data than necessary does this kernel move?",
     picture: [node],
     controls: [
-      h("p", { class: "attn-x-big", style: "margin-top: 0" }, more, "the traffic that is needed at least: each input once, each result once"),
+      h("p", { class: "attn-x-big", style: "margin-top: 0" }, more, "the least possible traffic, which is each input once and each result once"),
       holder,
       choice({ label: "Kernel", options: Object.keys(known).map((name) => [name, name]), value: model.get("name"),
         oninput: (name) => { model.set("name", name); model.set("step", 1); model.set("trace", known[name]); build(); share = 1; numbers.change({ step: known[name].steps.length }, draw); } }),
       voice.node],
     more: [fold("More",
       h("table", { class: "attn-x-table" }, h("caption", {}, "Bytes between HBM and the chip, four to an element"), bytes),
-      h("p", { class: "attn-x-note" }, "The darker an element, the more often it has travelled. The trace records HBM only; on the chip, Triton keeps the operands of a matrix product in shared memory and everything else in registers."))],
+      h("p", { class: "attn-x-note" }, "The trace records HBM only; on the chip, Triton keeps the operands of a matrix product in shared memory and everything else in registers."))],
   });
   numbers.watch(draw);
   draw();

@@ -12,7 +12,7 @@ import traitlets
 from attn_course.explorers._result import follow
 from attn_course.explorers._source import esm, stylesheet
 
-HEIGHT, HEIGHT_NARROW = 511, 704
+HEIGHT, HEIGHT_NARROW = 512, 657
 TRACES = Path(__file__).with_name("memory_trace_steps.json")
 INPUTS = ("trace", "step")
 ITEMSIZE = 4  # all are float32
@@ -70,10 +70,12 @@ def compute(*, trace: Mapping[str, Any], step: int) -> dict[str, Any]:
 
 
 def default_state() -> dict[str, Any]:
-    """The state a page starts with: a matrix product, most of it done."""
+    """The state a page starts with: a matrix product that is done."""
     known = dict(sorted(traces().items(), key=lambda item: "product" not in item[0]))
     name = next(iter(known))
-    return {"kernel": False, "traces": known, "name": name, "trace": known[name], "step": 97}
+    trace = known[name]
+    step = len(trace["steps"])
+    return {"kernel": False, "traces": known, "name": name, "trace": trace, "step": step}
 
 
 class MemoryTrace(anywidget.AnyWidget):
