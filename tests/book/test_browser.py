@@ -274,7 +274,9 @@ def test_a_role_is_lit_in_formulas_words_and_pictures(page: Any, site: Path, add
     page.locator(".katex .attn-query").first.dispatch_event("click")  # a tap
     assert page.evaluate(read)[1] != key
     page.keyboard.press("Escape")
-    page.locator("svg.attn-diagram [style*='--attn-query'] rect").first.hover(position={"x": 5, "y": 5})
+    page.locator("svg.attn-diagram [style*='--attn-query'] rect").first.hover(
+        position={"x": 5, "y": 5}
+    )
     assert page.evaluate(read)[1] != key
     page.emulate_media(media="print")
     assert page.evaluate(read)[1] == key
