@@ -79,7 +79,7 @@ def cover(book: Book) -> Any:
     front = article(book, "intro", str)
     body = element("article", class_="bd-article attn-cover")
     body.append(element("h1", str(book.config["title"])))
-    body.extend(front.xpath(".//section[h1]/p[1]"))
+    body.extend(element("p", words) for words in front.xpath(".//section[h1]/p[1]/text()[1]"))
     body.extend(having(front, "attn-x")[:1])
     foot = element("p", f"{book.config['author']}, {datetime.date.today():%-d %B %Y}")
     foot.append(element("a", book.site, href=book.site))
