@@ -154,8 +154,9 @@ def move_answers(body: Any) -> None:
         sealed = hidden.get(name)
         words = f"Answer {number}"
         if sealed is not None:
-            figures = [one.text_content().strip(". ") for one in having(sealed, "attn-figure-number")]
-            words = f"{', '.join([words, *figures])} and the rest of this section"
+            numbers = having(sealed, "attn-figure-number")
+            words += "".join(f", {one.text_content().strip('. ')}" for one in numbers)
+            words += " and the rest of this section"
             entry.append(having(sealed, "attn-sealed-body")[0])
             sealed.drop_tree()
         for kicker in having(block, "attn-kicker")[:1]:

@@ -1,9 +1,10 @@
 """A deck of slides for each chapter, made from its built pages by one rule, for reveal.js.
 
-The question of the page; each figure with its caption, each explorer, numbered formula, table and
-misconception; each prediction, with its answer on the next slide; a function in view; a
-section that has none of these by its first sentences; the goals at the end. Every further page of
-the chapter is a stack of its own behind them. Notes are the sentences around what a slide shows.
+The question of the page; each figure with its caption, each explorer as its still, each numbered
+formula, table and misconception; each prediction, with its answer on the next slide; a function
+in view; a section that has none of these by its first sentences; the goals at the end. Every
+further page of the chapter is a stack of its own behind them. Notes are the sentences around
+what a slide shows.
 """
 
 import re
@@ -28,7 +29,8 @@ AWAY = re.compile(  # speaks of the page, of what a slide does not have, or is p
     r"|\b(this|main|first|further) page\b"
 )
 LISTED = range(1, 7)  # items of a list that can be read on a slide
-CODE_LINES, GROWN, TABLE_ROWS, TABLE_TEXT = range(5, 26), 7, range(2, 11), 900  # of what can be read there
+CODE_LINES, TABLE_ROWS, TABLE_TEXT = range(5, 26), range(2, 11), 900  # of what can be read there
+GROWN = 7  # lines of a function that is more than a helper
 PAGE = """<!doctype html>
 <html lang="en" data-theme="light"><head><meta charset="utf-8"><title>{title}: slides</title>
 <link rel="icon" href="../_static/favicon.svg"><meta name="viewport" content="width=device-width">
@@ -41,7 +43,8 @@ PAGE = """<!doctype html>
 """
 STYLES = [
     *("vendor/reveal/reveal.css", "vendor/katex/katex.min.css", "_static/pygments.css"),
-    *("_static/interactive.css", "_static/attn.css", "_static/diagrams.css", "slides/slides.css"),
+    *("_static/interactive.css", "_static/attn.css", "_static/diagrams.css"),
+    *("_explorers/explorers.css", "slides/slides.css"),
 ]
 
 
@@ -93,7 +96,7 @@ def definitions(lines: list[str]) -> range:
 
 
 def code_cell(page: Node) -> Node | None:
-    """The cell that teaches: of "Ten lines", else the first with a grown function, else the longest."""
+    """The cell that teaches: of "Ten lines", else the first grown function, else the longest."""
     best: tuple[tuple[bool, int], Node] | None = None
     for cell in all_of(page, "cell_input"):
         above = " ".join(one.get("class") or "" for one in cell.iterancestors())
@@ -159,9 +162,14 @@ def shown(node: Node, link: str, title: str) -> list[Slide]:
         return [Slide(title, f"<figure>{inner(node)}</figure>", link, kind)]
     if has(node, "attn-explorer"):
         link = f"{link.partition('#')[0]}#{node.get('id')}"
-        caption = inner(node.find("figcaption"))
-        button = f'<p><a class="open" href="{link}">Open the explorer</a></p>'
-        return [Slide(f"Explore: {title}", f"<p>{caption}</p>{button}", link, "text explore")]
+        caption = f"<p>{inner(node.find('figcaption'))}</p>"
+        caption += f'<p><a class="open" href="{link}">Open the explorer</a></p>'
+        asks, *still = all_of(node, "attn-x")[0]
+        if [one.tag for one in still] != ["svg"]:
+            return [Slide(inner(asks), caption, link, "text explore")]
+        drawn = lxml.html.tostring(still[0], encoding="unicode", with_tail=False)
+        figure = f'<figure class="attn-x">{drawn}<figcaption>{caption}</figcaption></figure>'
+        return [Slide(inner(asks), figure, link, "figure tall explore")]
     if has(node, "attn-misconception"):
         _, *rest = node
         title = inner(all_of(node, "attn-title")[0].find("strong"))
