@@ -29,6 +29,7 @@ DROPPED = [
     "attn-found",
     "copybtn",
     "attn-said",
+    "sd-summary-state-marker",
 ]
 DRAWS = re.compile(r"figures\.[^\n]*(\n[ )][^\n]*)*")  # a cell that only draws
 TO_DIV = {"form": "div", "fieldset": "div", "legend": "div", "label": "span", "details": "div"}
