@@ -92,7 +92,9 @@ def definitions(lines: list[str]) -> range:
     end = starts[-1] + 1
     while end < len(lines) and not re.match(r"[^\s)]", lines[end]):
         end += 1
-    return range(starts[0], end - sum(not line.strip() for line in lines[end - 2 : end]))
+    while not lines[end - 1].strip():
+        end -= 1
+    return range(starts[0], end)
 
 
 def code_cell(page: Node) -> Node | None:
@@ -178,9 +180,10 @@ def shown(node: Node, link: str, title: str) -> list[Slide]:
     if node.tag == "table":
         return [Slide(title, f"<table>{inner(node)}</table>", link, "table")]
     (code,) = node.iter("pre")
-    lines = re.sub(r"\s*(<span[^>]*>)?# fmt: \w+", r"\1", inner(code).strip()).split("\n")
+    lines = inner(code).strip().split("\n")
     kept = definitions(code.text_content().strip().split("\n")) or range(len(lines))
     source = "\n".join(lines[kept.start : kept.stop])
+    source = re.sub(r"\s*(<span[^>]*>)?# fmt: \w+", r"\1", source)
     return [Slide(title, f'<div class="highlight"><pre>{source}</pre></div>', link, "code")]
 
 
