@@ -10,6 +10,7 @@ import lxml.etree
 import lxml.html
 import pytest
 from bookbuild.common import Book
+from bookbuild.slides import definitions
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
@@ -152,6 +153,24 @@ def test_a_deck_has_every_figure_and_prediction_of_its_chapter_once(book, site, 
         assert slides[0].find("h1") is not None
         assert sum(s.get("class") == "goals" for s in slides) == 1
         assert sum(bool(s.xpath('.//aside[@class="notes"]')) for s in slides) > len(slides) // 3
+
+
+def test_a_slide_shows_functions_without_their_set_up() -> None:
+    function = ["@jit", "def f(", "    x,", "):", "    y = x", "", "    return y"]
+    assert definitions(["seed = 1", "", *function, "", "", "print(f(2))"]) == range(2, 9)
+    assert definitions(["class A:", "    pass", "", ""]) == range(2)
+    assert not definitions(["print(1)"])
+
+
+def test_no_slide_says_a_label_alone_or_has_set_up_after_its_functions(decks) -> None:
+    for number, slides in decks.items():
+        for slide in slides:
+            for one in slide.xpath("./p/strong[not(preceding-sibling::*)]"):
+                alone = one.getparent().text_content() == one.text_content()
+                assert not (alone and len(one.text_content().split()) < 4), (number, one.text)
+        for code in (one for slide in slides for one in slide.xpath('.//div[@class="highlight"]')):
+            lines = code.text_content().split("\n")
+            assert definitions(lines) in (range(0), range(len(lines))), (number, lines)
 
 
 @pytest.mark.browser

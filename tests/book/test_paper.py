@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import lxml.html
 import pytest
 from bookbuild import pdf
 from bookbuild.archive import make_zip
@@ -33,7 +34,8 @@ PAGE = """<html><head><link rel="stylesheet" href="{up}_static/attn.css"></head>
 <details class="attn-why"><summary>Answer</summary>
 <p class="attn-verdict">The answer is <strong>B</strong>.</p></details>
 </form></div>
-<div class="attn-sealed" data-for="p"><div class="attn-sealed-body"><p>SEALED</p></div></div>
+<div class="attn-sealed" data-for="p"><div class="attn-sealed-body"><p>SEALED
+<span class="attn-figure-number">Figure 0.2.</span></p></div></div>
 <span class="katex"><span class="katex-mathml"><math xmlns="http://www.w3.org/1998/Math/MathML">
 <semantics><mrow><mi>x</mi></mrow>
 <annotation encoding="application/x-tex">x</annotation></semantics>
@@ -82,6 +84,7 @@ def test_an_answer_stands_behind_the_text_and_no_control_is_left(book: Book) -> 
     (see,) = having(body, "attn-see")
     (behind,) = having(body, "attn-answer")
     assert see.find("a").get("href") == f"#{behind.get('id')}"
+    assert see.text_content() == "Answer 1, Figure 0.2 and the rest of this section"
 
 
 def test_the_ebook_is_well_formed_and_complete(book: Book) -> None:
@@ -130,11 +133,49 @@ def test_links_of_the_pdf_lead_to_its_sheets(book: Book, monkeypatch: Any, chrom
                 out.append(one["/A"]["/URI"])
     assert {(1, 2), (1, 3), (2, 3), (3, 3)} <= set(led)
     assert set(out) == {"https://o.github.io/n/", "https://o.github.io/n/api/x.html"}
-    assert made.pages[3].extract_text().split()[-1] == "4"
+    words = " ".join(made.pages[3].extract_text().split())
+    assert words.endswith("4")
+    assert "rest of this section on page 4" in words
+    assert "question 1 on page 4" in words
     assert [one.title for one in made.outline if not isinstance(one, list)][-1] == "One"
     monkeypatch.setattr(pdf, "LIMIT", 0)
     with pytest.raises(BookError, match=r"longer than 0 printed pages: intro \(1\)"):
         pdf.make_pdf(book)
+
+
+@pytest.mark.browser
+def test_a_listing_goes_on_over_a_sheet_and_few_last_lines_get_none(
+    book: Book, chromium: Any
+) -> None:
+    press, lines = pdf.Press(book, chromium), "\n".join(f"line{at}" for at in range(60))
+    theme = "div.highlight { break-inside: avoid; display: flex; } p { margin: 0; }"
+
+    def printed(above: int) -> list[str]:
+        page = f"<article class=bd-article><style>{theme}</style><p style='height:{above}px'></p>"
+        code = f"<div class=highlight><pre>{lines}</pre></div></article>"
+        sheets = press.put("intro", lxml.html.fromstring(page + code)).pages
+        return [sheet.extract_text().split()[0] for sheet in sheets]
+
+    assert printed(500) == ["line0", "line35"]
+    assert printed(200) == ["line0"]  # 60 lines and these 200 px are a little more than a sheet
+    assert len(printed(0)) == 1
+
+
+@pytest.mark.browser
+def test_exercises_of_the_ebook_are_seen(book: Book, chromium: Any, tmp_path: Path) -> None:
+    box = """<div class="attn-box"><p class="attn-title"><strong>Exercises</strong>
+<span class="attn-minutes">core: 15 points, about 75 minutes; more: 29 points, about 3.5 hours
+(estimated)</span></p>
+<div class="attn-scroll"><table><tr><td>causal_mask</td></tr></table></div></div>"""
+    intro = book.html / "intro.html"
+    intro.write_text(intro.read_text().replace("<p>after</p>", box))
+    make_epub(book)
+    with zipfile.ZipFile(book.downloads / "attention.epub") as made:
+        made.extractall(tmp_path / "ebook")
+    page = chromium.new_page(viewport={"width": 600, "height": 900})
+    page.goto((tmp_path / "ebook/book/intro.xhtml").as_uri())
+    assert page.locator(".attn-scroll").bounding_box()["width"] > 500
+    page.close()
 
 
 class Started:

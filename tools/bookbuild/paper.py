@@ -29,6 +29,7 @@ DROPPED = [
     "attn-found",
     "copybtn",
     "attn-said",
+    "sd-summary-state-marker",
 ]
 DRAWS = re.compile(r"figures\.[^\n]*(\n[ )][^\n]*)*")  # a cell that only draws
 TO_DIV = {"form": "div", "fieldset": "div", "legend": "div", "label": "span", "details": "div"}
@@ -102,8 +103,8 @@ def article(book: Book, name: str, link: Callable[[str], str]) -> Any:
         caption = explorer.find("figcaption")
         if caption is not None:
             live = f"{book.site}{name}.html#{explorer.get('id')}"
-            caption.append(element("a", "Open it in the book online.", href=live))
-            caption[-1].tail = ""
+            online = element("a", "Open it in the book online.", href=live)
+            caption.extend([element("span", " "), online])
     if name in BACK:
         body.set("class", f"{body.get('class')} attn-small")
     for node in list(body.iter(*TO_DIV, "summary")):
@@ -139,7 +140,8 @@ def move_answers(body: Any) -> None:
         name = block.get("data-id")
         entry = element("section", id=f"answer-{name}", class_="attn-answer")
         title = element("h3")
-        title.append(element("a", f"Answer {number}", href=f"#{block.get('id')}"))
+        words, place = f"Answer to question {number}", f"#{block.get('id')}"
+        title.append(element("a", words, href=place, class_="attn-paged"))
         entry.append(title)
         for reason in having(block, "attn-why"):
             option = reason.getparent()
@@ -151,15 +153,17 @@ def move_answers(body: Any) -> None:
                 having(reason, "attn-verdict")[0].insert(0, element("b", f"{letter}. "))
             entry.append(reason)
         sealed = hidden.get(name)
+        words = f"Answer {number}"
         if sealed is not None:
+            numbers = having(sealed, "attn-figure-number")
+            words += "".join(f", {one.text_content().strip('. ')}" for one in numbers)
+            words += " and the rest of this section"
             entry.append(having(sealed, "attn-sealed-body")[0])
             sealed.drop_tree()
         for kicker in having(block, "attn-kicker")[:1]:
             kicker.text = f"{number}. {kicker.text}"
         see = element("p", class_="attn-see")
-        rest = " and the rest of this section" if sealed is not None else ""
-        words = f"Answer {number}{rest}: under “Answers”, after this text"
-        see.append(element("a", words, href=f"#{entry.get('id')}"))
+        see.append(element("a", words, href=f"#{entry.get('id')}", class_="attn-paged"))
         block.append(see)
         behind.append(entry)
     if blocks:

@@ -33,6 +33,12 @@ PLACE = "http://book.invalid/"  # where the pages seem to be: requests are answe
 MARGIN = {"top": "17mm", "bottom": "20mm", "left": "18mm", "right": "18mm"}
 PAPER = {"format": "A4", "margin": MARGIN}
 WIDTH = 657  # CSS pixels of the text on it
+SHORT, SMALLER = 0.25, 0.96  # a last sheet that is filled less goes if this scale saves it
+END = "attn-end"  # the place behind the text
+NUMBER = """(sheets) => document.querySelectorAll("a.attn-paged").forEach((link) => {
+  link.querySelector("span")?.remove();
+  link.insertAdjacentHTML("beforeend", `<span> on page ${sheets[link.hash.slice(1)]}</span>`);
+})"""
 
 
 def launch(playwright: Any) -> Any:
@@ -70,15 +76,14 @@ def whole(book: Book, name: str, body: Any) -> str:
 
 
 def cover(book: Book) -> Any:
+    front = article(book, "intro", str)
     body = element("article", class_="bd-article attn-cover")
     body.append(element("h1", str(book.config["title"])))
-    body.append(element("p", str(book.config["author"])))
-    body.extend(having(article(book, "intro", str), "attn-x")[:1])
-    place = element(
-        "p", f"{datetime.date.today():%d %B %Y}. With explorers, notebooks and exercises: "
-    )
-    place.append(element("a", book.site, href=book.site))
-    body.append(place)
+    body.extend(element("p", words) for words in front.xpath(".//section[h1]/p[1]/text()[1]"))
+    body.extend(having(front, "attn-x")[:1])
+    foot = element("p", f"{book.config['author']}, {datetime.date.today():%-d %B %Y}")
+    foot.append(element("a", book.site, href=book.site))
+    body.append(foot)
     return body
 
 
@@ -118,12 +123,43 @@ class Press:
         else:
             route.abort()
 
-    def put(self, name: str, body: Any) -> PdfReader:
-        """Print one page."""
+    def put(self, name: str, body: Any, first: int = 0) -> PdfReader:
+        """Print one page, whose first sheet has the number ``first``.
+
+        Questions and answers name each other's sheets: it is printed until these numbers stay.
+        """
+        body.append(element("p", id=END))
         self.made = {f"{name}.html": whole(self.book, name, body)}
         self.tab.goto(f"{PLACE}{name}.html")
         self.tab.evaluate("document.fonts.ready.then(() => {})")
-        return PdfReader(BytesIO(self.tab.pdf(print_background=True, **PAPER)))
+        numbers, scale = dict.fromkeys(body.xpath(".//@id"), first), 1.0
+        for _ in range(4):
+            self.tab.evaluate(NUMBER, numbers)
+            printed = self.sheets(scale)
+            if scale == 1.0 and filled(printed) < SHORT:
+                smaller = self.sheets(SMALLER)
+                if len(smaller.pages) < len(printed.pages):
+                    printed, scale = smaller, SMALLER
+            last, numbers = numbers, {one: first + at for one, (at, _) in landed(printed).items()}
+            if not having(body, "attn-paged") or numbers == last:
+                break
+        return printed
+
+    def sheets(self, scale: float) -> PdfReader:
+        return PdfReader(BytesIO(self.tab.pdf(print_background=True, scale=scale, **PAPER)))
+
+
+def landed(printed: PdfReader) -> Places:
+    """Where the named places of one page are."""
+    return {
+        unquote(name[1:]): (printed.get_destination_page_number(found) or 0, found.top)
+        for name, found in printed.named_destinations.items()
+    }
+
+
+def filled(printed: PdfReader) -> float:
+    """Share of the last sheet above the end of the text."""
+    return 1 - float(landed(printed)[END][1] or 0) / 842
 
 
 def join(printed: dict[str, PdfReader], titles: dict[str, str]) -> tuple[PdfWriter, Places]:
@@ -132,9 +168,8 @@ def join(printed: dict[str, PdfReader], titles: dict[str, str]) -> tuple[PdfWrit
     for name, reader in printed.items():
         first = len(writer.pages)
         places[f"{name}.html"] = (first, None)
-        for place, found in reader.named_destinations.items():
-            sheet = reader.get_destination_page_number(found)
-            places[f"{name}.html#{unquote(place[1:])}"] = (first + (sheet or 0), found.top)
+        for place, (sheet, top) in landed(reader).items():
+            places[f"{name}.html#{place}"] = (first + sheet, top)
         for page in reader.pages:
             writer.add_page(page)
             if name != "cover":
@@ -206,24 +241,27 @@ def make_pdf(book: Book) -> None:
     from playwright.sync_api import sync_playwright
 
     start, names = time.monotonic(), pages(book)
-    titles, sections, printed = {"cover": "Cover", "contents": "Contents"}, Sections(), {}
+    texts = {
+        name: article(
+            book, name, lambda to: (PLACE if to.split(".html")[0] in names else book.site) + to
+        )
+        for name in names
+    }
+    titles = {"cover": "Cover", "contents": "Contents"}
+    titles |= {name: heading(body) for name, body in texts.items()}
+    sections: Sections = {
+        name: [(heading(one), one.get("id")) for one in body.xpath(".//section[h2]")]
+        for name, body in texts.items()
+    }
+    printed, starts = dict[str, PdfReader](), dict[str, int]()
     with sync_playwright() as playwright:
         press = Press(book, launch(playwright))
         printed["cover"] = press.put("cover", cover(book))
-        printed["contents"] = None  # when the numbers are known
-        for name in names:
-            body = article(
-                book, name, lambda to: (PLACE if to.split(".html")[0] in names else book.site) + to
-            )
-            titles[name] = heading(body)
-            sections[name] = [(heading(one), one.get("id")) for one in body.xpath(".//section[h2]")]
-            printed[name] = press.put(name, body)
+        printed["contents"] = press.put("contents", contents(book, titles, {}))
+        for name, body in texts.items():
+            starts[name] = 1 + sum(len(one.pages) for one in printed.values())
+            printed[name] = press.put(name, body, starts[name])
             say(f"{name}: {len(printed[name].pages)} sheets")
-        sheets = {name: len(printed[name].pages) for name in names}
-        front = 1 + len(press.put("contents", contents(book, titles, {})).pages)
-        starts = {
-            name: 1 + front + sum(list(sheets.values())[:at]) for at, name in enumerate(names)
-        }
         printed["contents"] = press.put("contents", contents(book, titles, starts))
     writer, places = join(printed, titles)
     bookmark(writer, book, titles, sections, places)
@@ -233,6 +271,7 @@ def make_pdf(book: Book) -> None:
     file = book.downloads / "attention.pdf"
     file.parent.mkdir(exist_ok=True)
     writer.write(file)
+    sheets = {name: len(printed[name].pages) for name in names}
     long = [f"{name} ({count})" for name, count in sheets.items() if count > LIMIT]
     if long:
         fail(f"longer than {LIMIT} printed pages: {', '.join(long)}")

@@ -1,9 +1,10 @@
 """A deck of slides for each chapter, made from its built pages by one rule, for reveal.js.
 
-The question of the page; each figure with its caption, each explorer, numbered formula, table and
-misconception; each prediction, with its answer on the next slide; the first function in view; a
-section that has none of these by its first sentences; the goals at the end. Every further page of
-the chapter is a stack of its own behind them. Notes are the sentences around what a slide shows.
+The question of the page; each figure with its caption, each explorer as its still, each numbered
+formula, table and misconception; each prediction, with its answer on the next slide; a function
+in view; a section that has none of these by its first sentences; the goals at the end. Every
+further page of the chapter is a stack of its own behind them. Notes are the sentences around
+what a slide shows.
 """
 
 import re
@@ -20,6 +21,7 @@ SKIPPED = re.compile(
     r"(Quiz|Exercises|References|The package’s versions?|.*\bsettle[sd]?\b.*|.*, checked)$"
 )
 SHOWS = ("attn-captioned", "attn-explorer", "attn-predict", "attn-misconception", "math")
+TALL = 0.75  # height to width of a figure that has its caption at its side
 NOTES = 2  # sentences before what is shown, and as many after it
 LEAD_IN = ("formula", "table", "code")  # they show the sentence before them too
 AWAY = re.compile(  # speaks of the page, of what a slide does not have, or is part of a sentence
@@ -28,6 +30,7 @@ AWAY = re.compile(  # speaks of the page, of what a slide does not have, or is p
 )
 LISTED = range(1, 7)  # items of a list that can be read on a slide
 CODE_LINES, TABLE_ROWS, TABLE_TEXT = range(5, 26), range(2, 11), 900  # of what can be read there
+GROWN = 7  # lines of a function that is more than a helper
 PAGE = """<!doctype html>
 <html lang="en" data-theme="light"><head><meta charset="utf-8"><title>{title}: slides</title>
 <link rel="icon" href="../_static/favicon.svg"><meta name="viewport" content="width=device-width">
@@ -40,7 +43,8 @@ PAGE = """<!doctype html>
 """
 STYLES = [
     *("vendor/reveal/reveal.css", "vendor/katex/katex.min.css", "_static/pygments.css"),
-    *("_static/interactive.css", "_static/attn.css", "_static/diagrams.css", "slides/slides.css"),
+    *("_static/interactive.css", "_static/attn.css", "_static/diagrams.css"),
+    *("_explorers/explorers.css", "slides/slides.css"),
 ]
 
 
@@ -80,19 +84,33 @@ def heading(section: Node) -> str:
     return inner(next(one for one in section if one.tag in ("h1", "h2", "h3", "h4")))
 
 
+def definitions(lines: list[str]) -> range:
+    """The lines of a cell from its first function or class to the end of its last."""
+    starts = [at for at, line in enumerate(lines) if re.match(r"(@|def |class )", line)]
+    if not starts:
+        return range(0)
+    end = starts[-1] + 1
+    while end < len(lines) and not re.match(r"[^\s)]", lines[end]):
+        end += 1
+    while not lines[end - 1].strip():
+        end -= 1
+    return range(starts[0], end)
+
+
 def code_cell(page: Node) -> Node | None:
-    """The cell that teaches: that of "Ten lines", else the first function in view, else a cell."""
-    best: tuple[int, Node] | None = None
+    """The cell that teaches: of "Ten lines", else the first grown function, else the longest."""
+    best: tuple[tuple[bool, int], Node] | None = None
     for cell in all_of(page, "cell_input"):
         above = " ".join(one.get("class") or "" for one in cell.iterancestors())
-        source = cell.text_content()
-        if "tag_" in above or len(source.strip().splitlines()) not in CODE_LINES:
-            continue
+        lines = cell.text_content().strip().splitlines()
         title = heading(next(one for one in cell.iterancestors() if one.tag == "section"))
-        defines = re.search(r"^(def|class) ", source, re.M) is not None
-        rank = 2 * bool(re.search("ten lines|in code", title, re.I)) + defines
-        if best is None or rank > best[0]:
-            best = rank, cell
+        named = re.search("ten lines|in code", title, re.I) is not None
+        own = len(definitions(lines))
+        if "tag_" in above or (own or named * len(lines)) not in CODE_LINES:
+            continue
+        rank = named, min(own, GROWN)
+        if best is None or rank > best[0] or (rank == best[0] and not own):
+            best = rank, cell  # what has no function is set up before it computes
     return best[1] if best else None
 
 
@@ -142,13 +160,18 @@ def shown(node: Node, link: str, title: str) -> list[Slide]:
     if has(node, "attn-captioned"):
         link = f"{link.partition('#')[0]}#{node.get('id')}"
         width, height = map(float, node.find(".//svg").get("viewbox").split()[2:])
-        kind = "figure tall" if height > 0.7 * width else "figure"
+        kind = "figure tall" if height > TALL * width else "figure"
         return [Slide(title, f"<figure>{inner(node)}</figure>", link, kind)]
     if has(node, "attn-explorer"):
         link = f"{link.partition('#')[0]}#{node.get('id')}"
-        caption = inner(node.find("figcaption"))
-        button = f'<p><a class="open" href="{link}">Open the explorer</a></p>'
-        return [Slide(f"Explore: {title}", f"<p>{caption}</p>{button}", link, "text explore")]
+        caption = f"<p>{inner(node.find('figcaption'))}</p>"
+        caption += f'<p><a class="open" href="{link}">Open the explorer</a></p>'
+        asks, *still = all_of(node, "attn-x")[0]
+        if [one.tag for one in still] != ["svg"]:
+            return [Slide(inner(asks), caption, link, "text explore")]
+        drawn = lxml.html.tostring(still[0], encoding="unicode", with_tail=False)
+        figure = f'<figure class="attn-x">{drawn}<figcaption>{caption}</figcaption></figure>'
+        return [Slide(inner(asks), figure, link, "figure tall explore")]
     if has(node, "attn-misconception"):
         _, *rest = node
         title = inner(all_of(node, "attn-title")[0].find("strong"))
@@ -156,7 +179,12 @@ def shown(node: Node, link: str, title: str) -> list[Slide]:
         return [Slide(f"Misconception: {title}", body, link, "misconception")]
     if node.tag == "table":
         return [Slide(title, f"<table>{inner(node)}</table>", link, "table")]
-    return [Slide(title, re.sub(r"\s*(<span[^>]*>)?# fmt: \w+", r"\1", inner(node)), link, "code")]
+    (code,) = node.iter("pre")
+    lines = inner(code).strip().split("\n")
+    kept = definitions(code.text_content().strip().split("\n")) or range(len(lines))
+    source = "\n".join(lines[kept.start : kept.stop])
+    source = re.sub(r"\s*(<span[^>]*>)?# fmt: \w+", r"\1", source)
+    return [Slide(title, f'<div class="highlight"><pre>{source}</pre></div>', link, "code")]
 
 
 def section_slides(section: Node, page: str, code: Node | None) -> Iterator[Slide]:
@@ -172,7 +200,11 @@ def section_slides(section: Node, page: str, code: Node | None) -> Iterator[Slid
             own.append(f"<{node.tag}>{inner(node)}</{node.tag}>")
         elif node.tag == "p":
             lines = [text(one) for one in sentences(node)]
-            own += [one for one in sentences(node) if not AWAY.search(text(one))]
+            for one in sentences(node):
+                if own and re.fullmatch(r"<strong>[^<]*</strong>", own[-1]):  # a label
+                    own[-1] += f" {one}"
+                elif not AWAY.search(text(one)):
+                    own.append(one)
             if made and len(made[-1].notes) < 2 * NOTES and not made[-1].kind.startswith("predict"):
                 made[-1].notes += lines[:NOTES]
             before += lines
@@ -204,12 +236,13 @@ def page_slides(page: str, book: Book) -> list[Slide]:
     intro = [one for one in intro if not one.get("class")]
     first = [s for one in intro if one.tag == "p" for s in sentences(one)]
     asks = next((s for s in first if text(s).endswith("?")), first[0])
+    if alone := re.search(r"<strong>(\w)(.*\?)</strong>", asks):  # without "This page asks:"
+        asks = f"<strong>{alone[1].upper()}{alone[2]}</strong>"
     quote = "".join(f"<blockquote>{inner(one)}</blockquote>" for one in intro if one.tag != "p")
     link = f"../{page}.html"
     opening = Slide("", f"<h1>{heading(top)}</h1>{quote}<p>{asks}</p>", link, "title")
     opening.notes = [text(one) for one in first if one != asks][: 2 * NOTES]
-    code = code_cell(top) if main_page(page) == page else None
-    rest = list(section_slides(top, page, code))
+    rest = list(section_slides(top, page, code_cell(top)))
     if rest and rest[0].kind == "text":
         rest = rest[1:]  # the opening has these sentences
     deck = [opening, *rest]
