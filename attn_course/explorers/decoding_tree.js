@@ -111,7 +111,7 @@ function render({ model, el }) {
     rows.replaceChildren(...found.map(({ words, log_p, score, ended }) => h("tr", {},
       h("th", { scope: "row" }, spell(words) + (ended ? "" : " …")), h("td", {}, String(words.length)), h("td", {}, Math.exp(log_p).toFixed(4)), h("td", {}, log_p.toFixed(3)), h("td", {}, score.toFixed(3)))));
     const lost = ends.filter(({ words }) => !open(words)).length;
-    const seen = drawing ? ["Dark blue: drawn.", "Pale blue: can be drawn.", "Grey: cannot."] : ["Dark blue: written.", ...(beam() > 1 ? ["Pale blue: kept by the beam."] : []), "Grey: tried and dropped.", "White: never tried."];
+    const seen = drawing ? ["Solid blue: drawn.", "Faint blue: can be drawn.", "Struck out: cannot."] : ["Solid blue: written.", ...(beam() > 1 ? ["Faint blue: kept by the beam."] : []), "Struck out: tried and dropped.", "Empty: never tried."];
     shades.textContent = seen.join(" ");
     voice.say(drawing ? `${lost} of ${ends.length} sentences cannot be drawn.` : `${sum(live.map((prefixes) => prefixes.length))} beginnings were extended.`);
     again.disabled = !drawing;

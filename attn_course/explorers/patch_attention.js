@@ -198,7 +198,7 @@ function render({ model, el }) {
     picture: [node],
     controls: [
       h("div", { class: "attn-x-top" }, player("Move the pattern", 5, (share) => carry(path[Math.min(path.length - 1, Math.floor(share * path.length))])), button("Reset", reset)),
-      h("p", { class: "attn-x-note" }, "Or drag it to another patch. From the purple patch, blue lines go to the patches that its head attends to, with their weights."),
+      h("p", { class: "attn-x-note" }, "Or drag it to another patch. From the framed patch, blue lines go to the patches that its head attends to, with their weights."),
       voice.node],
     more: [fold("More", h("div", { class: "attn-x-stage" },
       h("div", {}, asking.node, head.node, entry.node),
