@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
 from attn_course import viz
-from attn_course.figures._shared import WIDTH, array, bands, every, level
+from attn_course.figures._shared import WIDTH, array, bands, every, level, name_lines
 
 
 def right_by_layers(one_layer: ArrayLike, two_layers: ArrayLike) -> None:
@@ -56,9 +56,8 @@ def scores_in_training(
     }
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 4.2))
-        _seed_lines(ax, array(steps), curves)
         ax.set(xlabel="step of the training", ylim=(0, 1.02))
-        fig.legend(loc="outside upper left")
+        _seed_lines(ax, array(steps), curves)
     ends = ", ".join(f"{name} {np.median(found[:, -1]):.2f}" for name, found in curves.items())
     viz.show(
         fig,
@@ -79,6 +78,8 @@ def _seed_lines(
     ):
         ax.plot(x, found.T, color=color, linestyle=dash, linewidth=0.8, alpha=0.7, label="_seed")
         ax.plot(x, np.median(found, 0), color=color, linestyle=dash, marker=marker, label=name)
+    if len(curves) > 1:
+        name_lines(ax)
 
 
 def head_scores(heads: Sequence[str], scores: Mapping[str, ArrayLike]) -> None:
@@ -266,7 +267,6 @@ def right_by_heads_removed(right: Mapping[str, ArrayLike]) -> None:
         fig, ax = viz.subplots(size=(WIDTH, 3.4))
         ax.set(xlabel=f"heads removed, of {count}", ylabel="right", ylim=(0, 1.05))
         _seed_lines(ax, np.arange(count + 1.0), found, marker="o")
-        ax.legend(loc="lower left")
     middle = "; ".join(
         f"{task} " + ", ".join(f"{one:.2f}" for one in np.median(each, 0))
         for task, each in found.items()

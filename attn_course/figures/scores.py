@@ -21,9 +21,9 @@ def cost_ratio(sizes: Sequence[int], ratios: Mapping[str, Sequence[float]]) -> N
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.8))
         labels = {"xlabel": "size d of the vectors", "ylabel": "additive / dot"}
-        viz.line(ax, sizes, ratios, yscale="log", marker="o", **labels)
         named_ticks(ax, sizes)
         level(ax, 1, "equal cost")
+        viz.line(ax, sizes, ratios, yscale="log", marker="o", **labels)
     viz.show(
         fig,
         alt="Cost of the additive score divided by that of the dot product, against the size of "

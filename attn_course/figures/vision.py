@@ -41,10 +41,9 @@ def right_by_images(images: Sequence[int], right: Mapping[str, ArrayLike]) -> No
     """
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.7))
-        bands(ax, images, right, names=False)
         named_ticks(ax, images, base=10)
-        ax.set(xlabel="training images", ylabel="share of right answers")
-        ax.legend(loc="lower right")
+        ax.set(xlabel="training images", ylabel="share of right answers", ylim=(0, 1.03))
+        bands(ax, images, right)
     viz.show(
         fig,
         alt="Four rising curves over the number of training images. The Vision Transformer with "

@@ -18,17 +18,20 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import Collection
 from matplotlib.figure import Figure
 
-from attn_course.viz.style import HEAT, HEAT_NEGATIVE, INK, style
+from attn_course.viz.style import HEAT, HEAT_NEGATIVE, INK, ROLES, style
 
 _RECOLOUR = {
     INK: "currentColor",
     HEAT: f"var(--attn-heat, {HEAT})",
     HEAT_NEGATIVE: f"var(--attn-heat-negative, {HEAT_NEGATIVE})",
+    **{colour: f"var(--attn-{role}, {colour})" for role, colour in ROLES.items()},
 }
 # A cell of a map as Matplotlib draws it: a closed path with a fill and nothing else.
 _CELL = re.compile(
     r'<path( clip-path="[^"]*")? d="([^"]*)"( clip-path="[^"]*")? style="fill: ([^";]+)"/>\s*'
 )
+# An axis whose label has one of these words has its colour.
+_ROLE = re.compile(r"\b(?:(?P<query>quer(?:y|ies))|(?P<key>keys?)|(?P<value>value))\b")
 # Figures with the same content shown again in this process: the second gets other ids.
 _shown: Counter[str] = Counter()
 
@@ -153,6 +156,11 @@ def picture(
         ValueError: If ``alt``, ``title`` or ``caption`` is empty, or one of the axes shows nothing.
     """
     _refuse_empty(fig)
+    for ax in fig.axes:
+        for label in (ax.xaxis.label, ax.yaxis.label):
+            roles = {found.lastgroup for found in _ROLE.finditer(label.get_text())}
+            if len(roles) == 1:
+                label.set_color(ROLES[str(roles.pop())])
     svg = _render(fig, alt=alt, title=title, repeat=True, caption=caption)
     png = io.BytesIO()
     with style():
