@@ -215,7 +215,7 @@ def maps_before_and_after(
         alignment: For each target word the position of its source word.
     """
     with viz.style():
-        fig, axes = viz.subplots(2, len(weights) // 2, size=(WIDTH, 5.8), sharex=True, sharey=True)
+        fig, axes = viz.subplots(2, len(weights) // 2, size=(WIDTH, 5.2), sharex=True, sharey=True)
         for ax, (name, table) in zip(np.ravel(axes), weights.items(), strict=True):
             options: dict[str, Any] = {"xlabel": None, "ylabel": None, "numbers": None, "vmax": 1}
             viz.heatmap(ax, table, rows=list(target), columns=list(source), title=name, **options)

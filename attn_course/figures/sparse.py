@@ -135,7 +135,7 @@ def six_sets_of_pairs(
     recalled = np.stack([np.median(np.asarray(marks[name], np.float64), 0) for name in pairs])
     cells = recalled[:, : recalled.shape[1] // block * block].reshape(len(pairs), -1, block).mean(2)
     with viz.style():
-        fig, (left, right) = viz.subplots(1, 2, size=(WIDTH, 4.4), sharey=True)
+        fig, (left, right) = viz.subplots(1, 2, size=(WIDTH, 5.0), sharey=True)
         viz.heatmap(right, cells, xlabel="positions\nsince the mark", ylabel=None, numbers=None)
         right.set(aspect="auto", title="right answers")
         right.set_xticks([at / block for at in (0, 40, 80)], ["0", "40", "80"])
@@ -146,8 +146,10 @@ def six_sets_of_pairs(
                     fill = "none" if k else viz.PALETTE[0]
                     places = np.full(len(found), row + 0.38 + 0.24 * k)
                     left.plot(found, places, "o", color=viz.PALETTE[0], mfc=fill)
+            left.axhline(row, color=viz.PALETTE[4], linewidth=0.5, linestyle="-")
+            right.axhline(row, color=viz.PALETTE[4], linewidth=0.5, linestyle="-")
         names = [
-            f"{name.replace(', ', f',{chr(10)}')}\n{count:,} pairs" for name, count in pairs.items()
+            f"{name}\n{count:,.0f} pairs".replace(", ", ",\n") for name, count in pairs.items()
         ]
         left.set_yticks(np.arange(len(pairs)) + 0.5, names)
         left.set(title="text", xlabel="bits per\ncharacter")

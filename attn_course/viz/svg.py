@@ -73,7 +73,7 @@ def _join_cells(svg: str) -> str:
         filled = (cell for cell in _CELL.finditer(cells[0]) if cell[4] != "none")
         return "".join(
             f'<path{before or ""} d="{"".join(cell[2] for cell in run)}"{after or ""} '
-            f'style="fill: {fill}"/>\n'
+            f'style="fill: {fill}" shape-rendering="crispEdges"/>\n'
             for (before, after, fill), run in groupby(filled, lambda cell: cell.group(1, 3, 4))
         )
 
