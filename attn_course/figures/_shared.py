@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike, NDArray
 
-from attn_course.viz.plots import name_lines
+from attn_course.viz.plots import name_lines as name_lines
 from attn_course.viz.style import PALETTE, SMALL
 
 #: Figures are this wide, in inches: text of the style then has 11 px on a phone.

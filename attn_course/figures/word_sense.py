@@ -66,9 +66,9 @@ def attention_maps(weights: ArrayLike, sentences: Sequence[Sequence[str]]) -> No
         sentences: Their words, padding included.
     """
     with viz.style():
-        fig, axes = viz.subplots(len(sentences), 1, size=(WIDTH, 6.8))
+        fig, axes = viz.subplots(len(sentences), 1, size=(WIDTH, 7.2))
         for ax, table, words in zip(axes, np.asarray(weights), sentences, strict=True):
-            options: dict[str, Any] = {"xlabel": None, "ylabel": None, "vmax": 1.0}
+            options: dict[str, Any] = {"xlabel": "key", "ylabel": "query", "vmax": 1.0}
             viz.heatmap(ax, table, rows=list(words), columns=list(words), **options)
     viz.show(
         fig,
