@@ -148,14 +148,14 @@ def right_without(heads: Sequence[str], left: Mapping[str, Sequence[float]], who
         fig, ax = viz.subplots(size=(WIDTH, 3.6))
         for number, (how, shares) in enumerate(left.items()):
             places = np.arange(len(heads)) + 0.36 * (number - 0.5)
-            bars = ax.barh(places, shares, height=0.34, color=viz.PALETTE[number], label=how)
-            ax.bar_label(bars, [f"{share:.2f}" for share in shares], padding=3)
+            bars = ax.barh(places, shares, height=0.34, color=viz.PALETTE[number])
+            words = [f"{share:.2f}" + f", by {how}" * (share == max(shares)) for share in shares]
+            ax.bar_label(bars, words, padding=3)
         ax.set_yticks(range(len(heads)), list(heads))
         ax.invert_yaxis()
         ax.grid(axis="y", visible=False)
-        ax.set(xlabel="right", ylabel="head that is replaced", xlim=(0, 1.15))
+        ax.set(xlabel="right", ylabel="head that is replaced", xlim=(0, 1.5))
         ax.set_xticks([0, 0.25, 0.5, 0.75, 1])
-        fig.legend(loc="outside upper center", ncols=2)
     listed = "; ".join(
         f"{head} zero {left['zero'][i]:.2f}, mean {left['mean'][i]:.2f}"
         for i, head in enumerate(heads)

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from attn_course import viz
 from attn_course.figures._shared import WIDTH, name_lines, named_ticks
-from attn_course.viz.style import INK
+from attn_course.viz.style import DASHES, INK
 
 _PEERS = ("masked", "Hugging Face", "FlexAttention")
 _COLOURS = (*viz.PALETTE, INK)
@@ -29,7 +29,7 @@ def ways_to_compute_a_band(
     with viz.style():
         fig, axes = viz.subplots(2, 1, size=(WIDTH, 6.6))
         for k, (name, times) in enumerate(seconds.items()):
-            line = {"color": _COLOURS[k], "marker": "osv^D"[k]}
+            line = {"color": _COLOURS[k], "marker": "osv^D"[k], "linestyle": DASHES[k]}
             axes[0].plot(lengths, 1e3 * np.asarray(times), label=name, **line)
             if name in peaks:
                 axes[1].plot(lengths, np.asarray(peaks[name]) / 2**20, label=name, **line)
