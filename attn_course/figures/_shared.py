@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike, NDArray
 
+from attn_course.viz.plots import name_lines as name_lines
 from attn_course.viz.style import PALETTE, SMALL
 
 #: Figures are this wide, in inches: text of the style then has 11 px on a phone.
@@ -47,50 +47,6 @@ def bands(
         ax.fill_between(x, seeds.min(0), seeds.max(0), color=colour, alpha=0.18, linewidth=0)
     if names:
         name_lines(ax)
-
-
-def name_lines(ax: Axes) -> None:
-    """Write the label of every line at its right end, moved apart where they would touch.
-
-    Limits, scales and labels of the axes must be set before.
-    """
-    fig = ax.get_figure()
-    assert isinstance(fig, Figure)
-    ends = []
-    for line in ax.get_lines():
-        name = str(line.get_label())
-        points = array(line.get_xydata())
-        points = points[np.isfinite(points).all(1)]
-        if not name.startswith("_") and len(points):
-            ends.append((name, points[points[:, 0].argmax()]))
-    fig.draw_without_rendering()  # now the axes have their size
-    to_points = 72 / fig.dpi
-    heights = [float(ax.transData.transform(point)[1]) * to_points for _, point in ends]
-    for (name, point), shift in zip(ends, _apart(heights, 1.25 * SMALL), strict=True):
-        ax.annotate(
-            name, tuple(point), (7, shift), textcoords="offset points", va="center", fontsize=SMALL
-        )
-
-
-def _apart(heights: Sequence[float], gap: float) -> list[float]:
-    """How far each height moves, at least, so that neighbours differ by ``gap``."""
-    order = sorted(range(len(heights)), key=heights.__getitem__)
-    groups: list[tuple[list[int], float]] = []  # of neighbours that touch, with their middle
-    for one in order:
-        members, middle = [one], heights[one]
-        while groups:
-            below, centre = groups[-1]
-            if middle - centre >= gap * (len(members) + len(below)) / 2:
-                break
-            middle = (middle * len(members) + centre * len(below)) / (len(members) + len(below))
-            members = below + members
-            groups.pop()
-        groups.append((members, middle))
-    shifts = [0.0] * len(heights)
-    for members, middle in groups:
-        for place, one in enumerate(members):
-            shifts[one] = middle + gap * (place - (len(members) - 1) / 2) - heights[one]
-    return shifts
 
 
 def level(ax: Axes, y: int | float, text: str, *, x: int | float | None = None) -> None:

@@ -27,12 +27,11 @@ def right_by_length(
     """
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.9))
-        bands(ax, lengths, right, names=False)
         ax.axvline(trained, color=viz.PALETTE[4], linewidth=1, linestyle="-")
         ax.text(trained + 0.3, 1.06, "longer than in training")
         ax.set(xlabel="length of the word", ylabel="symbols right", ylim=(0, 1.14))
         level(ax, 0.1, "chance")
-        ax.legend(loc="upper right", bbox_to_anchor=(1, 0.92))
+        bands(ax, lengths, right)
     counts = ", ".join(f"{kind} {count:,}" for kind, count in parameters.items())
     viz.show(
         fig,
@@ -83,7 +82,7 @@ def mean_weights_beyond(weights: ArrayLike, *, trained: int) -> None:
             "ylabel": "output step, from 0",
         }
         viz.heatmap(ax, table, numbers=None, **axes)
-        ax.plot([length, 0], [0, length], color=viz.PALETTE[1], linewidth=1, linestyle=":")
+        ax.plot([length, 0], [0, length], color=viz.PALETTE[1], linewidth=2, linestyle=":")
     viz.show(
         fig,
         alt=f"Mean alignment map for words of {length} symbols. For some steps the weights follow "
@@ -102,10 +101,9 @@ def gradient_by_lag(logarithms: Mapping[str, ArrayLike]) -> None:
     lags = np.arange(np.asarray(next(iter(logarithms.values()))).shape[1])
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.7))
-        bands(ax, lags, logarithms, marks=False, names=False)
         ax.set_xlabel("lag: positions before the end of the source")
         ax.set_ylabel("gradient, power of ten")
-        ax.legend()
+        bands(ax, lags, logarithms, marks=False)
     viz.show(
         fig,
         alt="Gradient of the first output by source position, power of ten. Fixed vector and "
@@ -217,7 +215,7 @@ def maps_before_and_after(
         alignment: For each target word the position of its source word.
     """
     with viz.style():
-        fig, axes = viz.subplots(2, len(weights) // 2, size=(WIDTH, 5.8), sharex=True, sharey=True)
+        fig, axes = viz.subplots(2, len(weights) // 2, size=(WIDTH, 5.2), sharex=True, sharey=True)
         for ax, (name, table) in zip(np.ravel(axes), weights.items(), strict=True):
             options: dict[str, Any] = {"xlabel": None, "ylabel": None, "numbers": None, "vmax": 1}
             viz.heatmap(ax, table, rows=list(target), columns=list(source), title=name, **options)

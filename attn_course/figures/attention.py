@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from attn_course import viz
 from attn_course.figures._shared import WIDTH, array, bands, name_lines, named_ticks
+from attn_course.viz.style import ROLES
 
 
 def kernel_regression(
@@ -22,7 +23,7 @@ def kernel_regression(
     """
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.6))
-        ax.plot(keys, values, "o", color=viz.PALETTE[4], markersize=4, label="_values")
+        ax.plot(keys, values, "o", color=ROLES["value"], markersize=4, label="_values")
         for name, output in outputs.items():
             ax.plot(queries, output, label=name)
         ax.set(xlabel="angle of the query", ylabel="value")
@@ -50,9 +51,11 @@ def fixed_and_computed(fixed: ArrayLike, computed: Sequence[ArrayLike]) -> None:
         for row, (name, both) in zip(axes, rows.items(), strict=True):
             for number, (ax, matrix) in enumerate(zip(row, both, strict=True), 1):
                 viz.heatmap(
-                    ax, matrix, xlabel="input position", title=f"{name}, input {number}",
+                    ax, matrix, xlabel=None, title=f"{name}, input {number}",
                     ylabel="output position" if number == 1 else None, vmax=1, numbers=None,
                 )  # fmt: skip
+                if name == "attention":
+                    ax.set_xlabel("input position")
     viz.show(
         fig,
         alt="Four square matrices of weights. Above, a fixed fully connected layer: the same "

@@ -47,9 +47,11 @@ def answers_by_part(best: Mapping[str, ArrayLike], worst: Mapping[str, ArrayLike
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.8))
         for number, (label, rows) in enumerate((("best rate", best), ("worst rate", worst))):
-            _dots(ax, rows, number, label, shift=0.16 - 0.32 * number)
+            _dots(ax, rows, number, shift=0.16 - 0.32 * number)
+            lowest = float(np.min(list(rows.values())[1]))  # of the row where they are apart
+            place = {"textcoords": "offset points", "ha": "right", "va": "center"}
+            ax.annotate(label, (lowest, 0.84 + 0.32 * number), (-7, 0), **place)
         ax.set(xlabel="share of right answers", xlim=(0, 1.03))
-        ax.legend(loc="upper left")
     seeds = len(np.asarray(next(iter(best.values()))))
     viz.show(
         fig,
@@ -106,7 +108,7 @@ def right_by_depth(right: Mapping[str, ArrayLike], *, settings: int, steps: int)
     """
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 4.6))
-        _dots(ax, right, 0, None)
+        _dots(ax, right, 0)
         ax.set(xlabel="share of right symbols", xlim=(0, 1.03))
     seeds = len(np.asarray(next(iter(right.values()))))
     viz.show(
@@ -152,15 +154,13 @@ def right_by_setting(
     )
 
 
-def _dots(
-    ax: Axes, rows: Mapping[str, ArrayLike], number: int, label: str | None, shift: float = 0.0
-) -> None:
+def _dots(ax: Axes, rows: Mapping[str, ArrayLike], number: int, shift: float = 0.0) -> None:
     """One row for each name: a mark for each seed, and the range of all runs as a line."""
     for row, values in enumerate(rows.values()):
         runs = np.asarray(values, dtype=np.float64)
         y, colour = row - shift, viz.PALETTE[number]
         ax.hlines(y, runs.min(), runs.max(), color=colour, linewidth=1)
         seeds = np.full(len(runs), y)
-        ax.plot(runs[:, 0], seeds, "os"[number], color=colour, label=None if row else label)
+        ax.plot(runs[:, 0], seeds, "os"[number], color=colour)
     ax.set_yticks(range(len(rows)), list(rows))
     ax.set_ylim(len(rows) - 0.5, -0.5)

@@ -46,12 +46,11 @@ def right_by_length(lengths: ArrayLike, right: Mapping[str, ArrayLike], *, train
     """
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.5))
-        bands(ax, lengths, right, marks=False, names=False)
         ax.axvline(trained, color=viz.PALETTE[4], linewidth=1, linestyle="-")
         ax.text(trained + 0.4, 0.6, "longer than\nin training")
         _shares(ax, "length of the word", "symbols right")
         level(ax, 0.1, "chance")
-        ax.legend()
+        bands(ax, lengths, right, marks=False)
     viz.show(
         fig,
         alt="Share of right symbols against length, median and range of 4 seeds. Teacher-forced it "
@@ -70,9 +69,8 @@ def controls(lengths: ArrayLike, right: Mapping[str, ArrayLike]) -> None:
     """
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 4.8))
-        bands(ax, lengths, right, marks=False, names=False)
         _shares(ax, "length of the word", "symbols right")
-        fig.legend(loc="outside upper center", ncols=2, columnspacing=1)
+        bands(ax, lengths, right, marks=False)
     viz.show(
         fig,
         alt="Accuracy against length for the model and four controls. With exchanged sources the "
@@ -93,11 +91,10 @@ def probe_by_position(right: Mapping[str, ArrayLike], *, counts_only: float) -> 
     """
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.6))
-        _by_position(ax, right)
         _shares(ax, "position in the source (20 is read last)", "probe is right")
         ax.axhline(counts_only, color=viz.PALETTE[4], linewidth=1, linestyle="-")
         ax.text(1, counts_only - 0.02, "knowing only the counts", va="top")
-        ax.legend()
+        _by_position(ax, right)
     viz.show(
         fig,
         alt="Accuracy of a linear probe by source position, median and range of 4 seeds. "
@@ -118,9 +115,8 @@ def right_by_training(right: Mapping[str, ArrayLike]) -> None:
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.5))
         steps = np.arange(1, np.asarray(next(iter(right.values()))).shape[1] + 1)
-        bands(ax, steps, right, marks=False, names=False)
         _shares(ax, "output step, words of 10 symbols", "right, teacher-forced")
-        fig.legend(loc="outside upper center", ncols=3, columnspacing=1)
+        bands(ax, steps, right, marks=False)
     viz.show(
         fig,
         alt="Accuracy at each output step of words of 10 symbols after 100, 250 and 500 training "
@@ -140,10 +136,9 @@ def one_wrong_symbol(right: Mapping[str, ArrayLike]) -> None:
     wrong = len(right) > 2
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.7))
-        _by_position(ax, right)
         _shares(ax, "output step, words of 20 symbols", "symbols right")
         level(ax, 0.1, "chance")
-        ax.legend()
+        _by_position(ax, right)
     viz.show(
         fig,
         alt="Symbols right at each output step of words of 20, median and range of 4 seeds. With "
@@ -169,9 +164,8 @@ def reversed_source(right: Mapping[str, ArrayLike]) -> None:
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.3))
         steps = np.arange(1, np.asarray(next(iter(right.values()))).shape[1] + 1)
-        bands(ax, steps, right, marks=False, names=False)
         _shares(ax, "output step, words of 10", "symbols right, free-running")
-        ax.legend()
+        bands(ax, steps, right, marks=False)
     viz.show(
         fig,
         alt="Symbols right by output step at 10 symbols, median and range of 4 seeds: the reversed "
@@ -194,9 +188,8 @@ def beams(
     with viz.style():
         fig, axes = viz.subplots(2, 1, size=(WIDTH, 5.0), sharex=True)
         for ax, curves, label in zip(axes, (symbols, right), ("symbols", "right"), strict=True):
-            bands(ax, range(len(widths)), curves, marks=False, names=False)
+            bands(ax, range(len(widths)), curves, marks=False)
             ax.set(ylabel=label, ylim=(0, None))
-        axes[0].legend(loc="lower left")
         axes[1].set_xticks(range(len(widths)), [str(width) for width in widths])
         axes[1].set_xlabel("beam size")
     viz.show(
@@ -211,8 +204,8 @@ def beams(
 
 def _by_position(ax: Axes, right: Mapping[str, ArrayLike]) -> None:
     count = np.asarray(next(iter(right.values()))).shape[1]
-    bands(ax, np.arange(1, count + 1), right, marks=False, names=False)
     ax.set_xticks([1, *range(5, count + 1, 5)])
+    bands(ax, np.arange(1, count + 1), right, marks=False)
 
 
 def _shares(ax: Axes, xlabel: str, ylabel: str) -> None:

@@ -70,11 +70,15 @@ def rooflines(chips: Mapping[str, Mapping[str, float]], steps: Mapping[str, floa
             label = name.partition(" ")[0]
             ax.plot(intensity, roof, color=viz.PALETTE[number], linestyle=dash, label=label)
         name_lines(ax)
-        below = False  # names stand above the slope on its left and below it on its right, in turn
+        # names are on the left and on the right of the slope in turn, and above the roof
+        below, roofed = False, 0
         for name, at in sorted(steps.items(), key=lambda step: step[1]):
             height = min(chip["matrix"], chip["bandwidth"] * at) / 1e12
             ax.plot([at], [height], "o", color=viz.PALETTE[len(chips) - 1])
             place, side = ((12, -20), "left") if below else ((-6, 8), "right")
+            if at >= edge:
+                place, side = ((-2, 10), "right") if not roofed else ((2, 10), "left")
+                roofed += 1
             ax.annotate(name, (at, height), place, textcoords="offset points", ha=side)
             below = not below
     sides = [

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import ArrayLike
 
 from attn_course import viz
@@ -85,6 +86,9 @@ def time_by_heads(spent: Mapping[int, Mapping[str, float]]) -> None:
             ax.plot(heads, times, marker=mark, color=colour, label=part)
         named_ticks(ax, heads)
         ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.yaxis.set_minor_locator(NullLocator())
         ax.set(xlabel="heads", ylabel="CPU time in µs")
         name_lines(ax)
     first, last = heads[0], heads[-1]

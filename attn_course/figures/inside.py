@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
 from attn_course import viz
-from attn_course.figures._shared import WIDTH, array, bands, every, level
+from attn_course.figures._shared import WIDTH, array, bands, every, level, name_lines
 
 
 def right_by_layers(one_layer: ArrayLike, two_layers: ArrayLike) -> None:
@@ -56,9 +56,8 @@ def scores_in_training(
     }
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 4.2))
-        _seed_lines(ax, array(steps), curves)
         ax.set(xlabel="step of the training", ylim=(0, 1.02))
-        fig.legend(loc="outside upper left")
+        _seed_lines(ax, array(steps), curves)
     ends = ", ".join(f"{name} {np.median(found[:, -1]):.2f}" for name, found in curves.items())
     viz.show(
         fig,
@@ -79,6 +78,8 @@ def _seed_lines(
     ):
         ax.plot(x, found.T, color=color, linestyle=dash, linewidth=0.8, alpha=0.7, label="_seed")
         ax.plot(x, np.median(found, 0), color=color, linestyle=dash, marker=marker, label=name)
+    if len(curves) > 1:
+        name_lines(ax)
 
 
 def head_scores(heads: Sequence[str], scores: Mapping[str, ArrayLike]) -> None:
@@ -147,14 +148,14 @@ def right_without(heads: Sequence[str], left: Mapping[str, Sequence[float]], who
         fig, ax = viz.subplots(size=(WIDTH, 3.6))
         for number, (how, shares) in enumerate(left.items()):
             places = np.arange(len(heads)) + 0.36 * (number - 0.5)
-            bars = ax.barh(places, shares, height=0.34, color=viz.PALETTE[number], label=how)
-            ax.bar_label(bars, [f"{share:.2f}" for share in shares], padding=3)
+            bars = ax.barh(places, shares, height=0.34, color=viz.PALETTE[number])
+            words = [f"{share:.2f}" + f", by {how}" * (share == max(shares)) for share in shares]
+            ax.bar_label(bars, words, padding=3)
         ax.set_yticks(range(len(heads)), list(heads))
         ax.invert_yaxis()
         ax.grid(axis="y", visible=False)
-        ax.set(xlabel="right", ylabel="head that is replaced", xlim=(0, 1.15))
+        ax.set(xlabel="right", ylabel="head that is replaced", xlim=(0, 1.5))
         ax.set_xticks([0, 0.25, 0.5, 0.75, 1])
-        fig.legend(loc="outside upper center", ncols=2)
     listed = "; ".join(
         f"{head} zero {left['zero'][i]:.2f}, mean {left['mean'][i]:.2f}"
         for i, head in enumerate(heads)
@@ -266,7 +267,6 @@ def right_by_heads_removed(right: Mapping[str, ArrayLike]) -> None:
         fig, ax = viz.subplots(size=(WIDTH, 3.4))
         ax.set(xlabel=f"heads removed, of {count}", ylabel="right", ylim=(0, 1.05))
         _seed_lines(ax, np.arange(count + 1.0), found, marker="o")
-        ax.legend(loc="lower left")
     middle = "; ".join(
         f"{task} " + ", ".join(f"{one:.2f}" for one in np.median(each, 0))
         for task, each in found.items()

@@ -22,8 +22,8 @@ def fading_word(states: Mapping[str, Sequence[float]]) -> None:
     steps = range(1, len(next(iter(states.values()))) + 1)
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3))
-        viz.line(ax, steps, states, xlabel="step", ylabel="state", marker=".")
         ax.set_xticks([1, 4, 8, 12])
+        viz.line(ax, steps, states, xlabel="step", ylabel="state", marker=".")
     viz.show(
         fig,
         alt="After one word followed by zeros the state falls to zero within six steps at w = 0.5, "
@@ -85,10 +85,8 @@ def gradient_by_layer(norms: Mapping[str, ArrayLike]) -> None:
     all_layers = len(norms) > 1
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 4.2 if all_layers else 2.8))
+        ax.set(yscale="log", ylim=(1e-14, 30))
         _by_lag(ax, norms, "gradient norm")
-        ax.set_ylim(1e-14, 30)
-        if all_layers:
-            ax.legend(loc="lower left")
     viz.show(
         fig,
         alt="Gradient norm by lag, geometric mean of five seeds. The RNN falls straight to 1e-8 at "

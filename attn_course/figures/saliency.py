@@ -37,10 +37,11 @@ def variance_by_baseline(
         for (name, point), offset in zip(marked.items(), ((20, 8), (-40, 40)), strict=True):
             viz.annotate(top, f"{name}: {point[1]:.0f}", point, offset=offset)
         draws = np.arange(1, len(np.asarray(next(iter(running.values())))) + 1)
-        viz.line(bottom, draws, running, xlabel="draws", ylabel="mean estimate, position 2")
+        for name, means in running.items():
+            bottom.plot(draws, means, label=name)
+        bottom.set(xlabel="draws", ylabel="mean estimate, position 2", ylim=(0, 9))
         bottom.axhline(exact, linewidth=0.8, color=INK, linestyle="-")
         bottom.text(draws[-1], exact + 0.1, f"exact: {exact:.1f}", ha="right", va="bottom")
-        bottom.set_ylim(0, 9)
         bottom.legend(loc="upper right")
     viz.show(
         fig,

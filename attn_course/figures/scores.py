@@ -21,9 +21,9 @@ def cost_ratio(sizes: Sequence[int], ratios: Mapping[str, Sequence[float]]) -> N
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.8))
         labels = {"xlabel": "size d of the vectors", "ylabel": "additive / dot"}
-        viz.line(ax, sizes, ratios, yscale="log", marker="o", **labels)
         named_ticks(ax, sizes)
         level(ax, 1, "equal cost")
+        viz.line(ax, sizes, ratios, yscale="log", marker="o", **labels)
     viz.show(
         fig,
         alt="Cost of the additive score divided by that of the dot product, against the size of "
@@ -47,17 +47,19 @@ def models_by_errors(
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 5.2))
         for what, marker, colour, shift, label in (
-            (errors, "o", viz.PALETTE[1], -0.14, "alignment error rate"),
-            (right, "s", viz.PALETTE[0], 0.14, "sentences right"),
+            (errors, "o", viz.PALETTE[1], -0.14, "alignment\nerror rate"),
+            (right, "s", viz.PALETTE[0], 0.14, "sentences\nright"),
         ):
             found = [np.asarray(what[name], dtype=np.float64) for name in errors]
             ends = [(values.min(), values.max()) for values in found]
             ax.hlines(places + shift, *zip(*ends, strict=True), color=colour, linewidth=1.6)
             middle = [np.median(values) for values in found]
-            ax.plot(middle, places + shift, marker, color=colour, label=label)
+            ax.plot(middle, places + shift, marker, color=colour)
+            ax.text(middle[0], places[0] + 0.5, label, ha="center", va="bottom")
         ax.set_yticks(places, [name.replace("not fed", "no input feeding") for name in errors])
-        ax.set(xlim=(-0.02, 1.02), xlabel="share (median and range)")
-        fig.legend(loc="outside upper center", ncols=2, columnspacing=1)
+        ax.set(
+            xlim=(-0.17, 1.02), ylim=(-0.6, len(errors) + 0.6), xlabel="share (median and range)"
+        )
     viz.show(
         fig,
         alt="Thirteen models after 100 steps, ordered by alignment error rate: the share of "

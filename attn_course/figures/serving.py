@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attn_course import viz
-from attn_course.figures._shared import WIDTH, matrix_ticks, named_ticks
+from attn_course.figures._shared import WIDTH, matrix_ticks, name_lines, named_ticks
 from attn_course.viz.style import INK
 
 
@@ -24,7 +24,7 @@ def band_times(lengths: Sequence[int], milliseconds: Mapping[str, Sequence[float
             ax.plot(lengths[: len(times)], times, color=colour, marker="osv^DP"[k], label=way)
         named_ticks(ax, lengths)
         ax.set(yscale="log", xlabel="positions N", ylabel="processor time in ms")
-        ax.legend(loc="upper center", bbox_to_anchor=(0.45, -0.2), ncols=2, columnspacing=1)
+        name_lines(ax)
     viz.show(
         fig,
         alt="Processor time against the number of positions, both axes logarithmic, for six ways "

@@ -19,10 +19,8 @@ def slope_by_spread(spreads: ArrayLike, curves: Mapping[str, Sequence[float]]) -
     """
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.4))
-        viz.line(ax, spreads, curves, xlabel="standard deviation of the 16 scores")
         ax.set(xscale="log", ylim=(0, 1.02))
-        ax.get_legend().remove()
-        fig.legend(loc="outside upper center", ncols=2, columnspacing=1)
+        viz.line(ax, spreads, curves, xlabel="standard deviation of the 16 scores")
     viz.show(
         fig,
         alt="As the spread of the scores grows from 0.1 to 100, the largest weight goes from a "
@@ -100,8 +98,8 @@ def weight_on_padding(paddings: Sequence[int], leak: Mapping[str, Sequence[float
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.0))
         labels = {"xlabel": "padding words next to 5 real ones", "ylabel": "weight on padding"}
-        viz.line(ax, paddings, leak, marker="o", **labels)
         ax.set_ylim(-0.03, 1)
+        viz.line(ax, paddings, leak, marker="o", **labels)
     viz.show(
         fig,
         alt="Weight that padding receives: it rises to four fifths with 40 padding words when "

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attn_course import viz
-from attn_course.figures._shared import WIDTH, named_ticks
-from attn_course.viz.style import INK
+from attn_course.figures._shared import WIDTH, name_lines, named_ticks
+from attn_course.viz.style import DASHES, INK
 
 _PEERS = ("masked", "Hugging Face", "FlexAttention")
 _COLOURS = (*viz.PALETTE, INK)
@@ -29,15 +29,15 @@ def ways_to_compute_a_band(
     with viz.style():
         fig, axes = viz.subplots(2, 1, size=(WIDTH, 6.6))
         for k, (name, times) in enumerate(seconds.items()):
-            line = {"color": _COLOURS[k], "marker": "osv^D"[k]}
+            line = {"color": _COLOURS[k], "marker": "osv^D"[k], "linestyle": DASHES[k]}
             axes[0].plot(lengths, 1e3 * np.asarray(times), label=name, **line)
             if name in peaks:
-                axes[1].plot(lengths, np.asarray(peaks[name]) / 2**20, **line)
+                axes[1].plot(lengths, np.asarray(peaks[name]) / 2**20, label=name, **line)
         labels = ("processor time in ms", "memory beyond the inputs in MiB")
         for ax, label in zip(axes, labels, strict=True):
             named_ticks(ax, lengths)
             ax.set(yscale="log", xlabel="positions", ylabel=label)
-        axes[0].legend()
+            name_lines(ax)
     viz.show(
         fig,
         alt="Two plots with logarithmic axes against the number of positions: processor time, and "
@@ -131,29 +131,36 @@ def six_sets_of_pairs(
         longer: The same after more training, for some models.
         marks: Share of right answers by distance, (seeds, distances).
     """
+    block = 4  # distances of a cell
+    recalled = np.stack([np.median(np.asarray(marks[name], np.float64), 0) for name in pairs])
+    cells = recalled[:, : recalled.shape[1] // block * block].reshape(len(pairs), -1, block).mean(2)
     with viz.style():
-        fig, axes = viz.subplots(2, 1, size=(WIDTH, 8.4))
-        for k, (name, count) in enumerate(pairs.items()):
-            line = {"color": _COLOURS[k], "marker": "osv^DP"[k]}
-            found = np.asarray(bits[name], dtype=np.float64)
-            axes[0].plot(np.full(len(found), count), found, ls="", label=name, **line)
-            if name in longer:
-                after = np.asarray(longer[name], dtype=np.float64)
-                axes[0].plot(np.full(len(after), count), after, ls="", mfc="none", **line)
-            recalled = np.median(np.asarray(marks[name], dtype=np.float64), 0)
-            recalled = recalled[: len(recalled) // 4 * 4].reshape(-1, 4).mean(1)
-            axes[1].plot(np.arange(len(recalled)) * 4 + 2.5, recalled, **line)
-        named_ticks(axes[0], [400, 1000, 4000], base=10)
-        axes[0].set(xlabel="pairs of a head and layer", ylabel="bits per character")
-        axes[1].set(xlabel="positions since the mark", ylabel="share of right answers")
-        fig.legend(loc="outside lower center", ncols=1)
+        fig, (left, right) = viz.subplots(1, 2, size=(WIDTH, 5.0), sharey=True)
+        viz.heatmap(right, cells, xlabel="positions\nsince the mark", ylabel=None, numbers=None)
+        right.set(aspect="auto", title="right answers")
+        right.set_xticks([at / block for at in (0, 40, 80)], ["0", "40", "80"])
+        for row, name in enumerate(pairs):
+            for k, runs in enumerate((bits, longer)):
+                if name in runs:
+                    found = np.asarray(runs[name], dtype=np.float64)
+                    fill = "none" if k else viz.PALETTE[0]
+                    places = np.full(len(found), row + 0.38 + 0.24 * k)
+                    left.plot(found, places, "o", color=viz.PALETTE[0], mfc=fill)
+            left.axhline(row, color=viz.PALETTE[4], linewidth=0.5, linestyle="-")
+            right.axhline(row, color=viz.PALETTE[4], linewidth=0.5, linestyle="-")
+        names = [
+            f"{name}\n{count:,.0f} pairs".replace(", ", ",\n") for name, count in pairs.items()
+        ]
+        left.set_yticks(np.arange(len(pairs)) + 0.5, names)
+        left.set(title="text", xlabel="bits per\ncharacter")
+        left.grid(visible=True)
     viz.show(
         fig,
-        alt="Two plots for six models. Above: bits per character against the number of pairs, a "
-        "mark for each seed. All pairs are on top; after four times as many steps they and the "
-        "short window are lower and closer together. Below: right answers against the distance of "
-        "the mark; three curves stay at the top, the other three fall to a guess at different "
-        "distances.",
-        caption="Six sets of pairs. Above: text after 300 steps (filled) and after 1,200 (hollow), "
-        "one mark per seed. Below: mark, the median of 4 seeds.",
+        alt="A row for each of six models. Left, bits per character, a mark for each seed: all "
+        "pairs need the most; after four times as many steps they and the short window need fewer "
+        "and are closer together. Right, a strip of colour for the right answers by the distance "
+        "of the mark: three strips are full to the end, three fade at different distances.",
+        caption="Six sets of pairs of a head and layer. Left: text after 300 steps (filled) and "
+        "after 1,200 (hollow), one mark per seed. Right: right answers on the mark, strong for "
+        "all, the median of 4 seeds.",
     )

@@ -41,7 +41,12 @@ def learning_rates(steps: ArrayLike, rates: Mapping[str, Sequence[float]]) -> No
     """
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.2))
-        viz.line(ax, steps, rates, xlabel="step", ylabel="learning rate")
+        most = max(map(max, rates.values()))
+        places = ((1, 1.01), (0.22, 0.07), (2.3, 0.21))  # at the peak, the slope, below the fall
+        for (name, rate), (x, y) in zip(rates.items(), places, strict=False):
+            ax.plot(steps, rate)
+            ax.text(x * array(steps)[int(np.argmax(rate))], y * most, f" {name}", va="bottom")
+        ax.set(xlabel="step", ylabel="learning rate", ylim=(0, 1.12 * most))
     viz.show(
         fig,
         alt="Three curves of the learning rate. Each rises in a straight line to a peak and then "
@@ -98,7 +103,7 @@ def reversed_words(curves: Mapping[str, tuple[Sequence[int], ArrayLike]], *, tra
             ax.plot(lengths, middle, color=colour, marker="os^"[k], label=name)
         ax.axvline(trained, color=viz.PALETTE[4], linestyle=":", linewidth=1.5)
         ax.set(xlabel="letters of the word", ylabel="share of right letters", ylim=(0, 1.02))
-        fig.legend(loc="outside upper center", ncols=2, columnspacing=1)
+        name_lines(ax)
     viz.show(
         fig,
         alt="Share of right letters against the length of the word, three curves with bands. The "
@@ -150,9 +155,9 @@ def bleu_by_length(record: Mapping[str, Any], models: Sequence[str]) -> None:
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.8))
         labels = {"xlabel": "source length (words and punctuation marks)", "ylabel": "BLEU"}
-        viz.line(ax, range(len(spans)), curves, marker="o", **labels)
+        ax.set(ylim=(0, 1.08 * max(map(max, curves.values()))))
         ax.set_xticks(range(len(spans)), spans)
-        ax.set_ylim(bottom=0)
+        viz.line(ax, range(len(spans)), curves, marker="o", **labels)
     ends = "; ".join(f"{name} {each[0]:.0f} to {each[-1]:.0f}" for name, each in curves.items())
     viz.show(
         fig,

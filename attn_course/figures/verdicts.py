@@ -80,10 +80,9 @@ def tuned_and_compared(
     """
     with viz.style():
         fig, (above, below) = viz.subplots(2, 1, size=(WIDTH, 6.2))
-        bands(above, rates, right, names=False)
         named_ticks(above, rates, base=10)
         above.set(xlabel="learning rate", ylabel="right, validation", ylim=(0, 1.05))
-        above.legend(loc="lower right", bbox_to_anchor=(1, 0.02))
+        bands(above, rates, right)
         for values in zip(*(np.asarray(found) for found in tests.values()), strict=True):
             below.plot(range(len(tests)), values, "o-", color=viz.PALETTE[0], alpha=0.5)
         below.set_xticks(range(len(tests)), list(tests))

@@ -1,6 +1,7 @@
 """Vision Transformers: positions on a grid, accuracy by data, and what a head attends to."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,14 +22,15 @@ def grid_similarity(similarity: ArrayLike, cells: Sequence[tuple[int, int]]) -> 
     with viz.style():
         fig, axes = viz.subplots(1, len(cells), size=(WIDTH, 2.3))
         for ax, (row, column) in zip(np.ravel(axes), cells, strict=True):
-            _picture(ax, table[row, column], f"row {row},\ncolumn {column}")
+            _picture(ax, table[row, column] - table.min(), f"row {row},\ncolumn {column}")
             ax.plot(column + 0.5, row + 0.5, "o", color=viz.PALETTE[1])
     viz.show(
         fig,
         alt="Three squares of 7 by 7 cells. Each is darkest at a marked cell and along its row and "
         "column, and lighter further away in both directions.",
-        caption="Cosine similarity of the marked position's vector to all others: it encodes the "
-        "row and the column, and adjacent positions are similar before anything is learned.",
+        caption="Cosine similarity of the marked position's vector to all others, from "
+        f"{table.min():.2f} (pale) to 1 (strong): it encodes the row and the column, and adjacent "
+        "positions are similar before anything is learned.",
     )
 
 
@@ -41,10 +43,9 @@ def right_by_images(images: Sequence[int], right: Mapping[str, ArrayLike]) -> No
     """
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.7))
-        bands(ax, images, right, names=False)
         named_ticks(ax, images, base=10)
-        ax.set(xlabel="training images", ylabel="share of right answers")
-        ax.legend(loc="lower right")
+        ax.set(xlabel="training images", ylabel="share of right answers", ylim=(0, 1.03))
+        bands(ax, images, right)
     viz.show(
         fig,
         alt="Four rising curves over the number of training images. The Vision Transformer with "
@@ -86,7 +87,8 @@ def maps_of_one_image(panels: Mapping[str, ArrayLike]) -> None:
         fig, axes = viz.subplots(2, 2, size=(WIDTH, 5.2))
         for ax, (name, panel) in zip(np.ravel(axes), panels.items(), strict=True):
             values = np.asarray(panel, dtype=np.float64)
-            _picture(ax, values, name, vmax=1.4 if name == "image" else None)
+            drawn: dict[str, Any] = {"vmax": 1.4} if name == "image" else {"numbers": "{:.2f}"}
+            _picture(ax, values, name, **drawn)
             for edge in np.linspace(0, len(values), 5)[1:-1]:
                 ax.axhline(edge, color=viz.PALETTE[4], linewidth=0.5, linestyle="-")
                 ax.axvline(edge, color=viz.PALETTE[4], linewidth=0.5, linestyle="-")
@@ -95,11 +97,13 @@ def maps_of_one_image(panels: Mapping[str, ArrayLike]) -> None:
         alt="Four squares: an image with two patterns at opposite edges, and three maps of 4 by 4 "
         "cells over it, for the weights of one head, for rollout and for Grad-CAM.",
         caption="One image, the patches that one head attends to from the query pattern, rollout "
-        "from the same patch, and Grad-CAM for the right answer.",
+        "from the same patch, and Grad-CAM for the right answer. Each map is coloured up to its "
+        "largest number.",
     )
 
 
-def _picture(ax: Axes, values: ArrayLike, title: str, *, vmax: float | None = None) -> None:
-    viz.heatmap(ax, values, xlabel=None, ylabel=None, title=title, numbers=None, vmax=vmax)
+def _picture(ax: Axes, values: ArrayLike, title: str, **options: Any) -> None:
+    drawn: dict[str, Any] = {"xlabel": None, "ylabel": None, "numbers": None, **options}
+    viz.heatmap(ax, values, title=title, **drawn)
     ax.set_xticks([])
     ax.set_yticks([])

@@ -66,9 +66,9 @@ def attention_maps(weights: ArrayLike, sentences: Sequence[Sequence[str]]) -> No
         sentences: Their words, padding included.
     """
     with viz.style():
-        fig, axes = viz.subplots(len(sentences), 1, size=(WIDTH, 6.8))
+        fig, axes = viz.subplots(len(sentences), 1, size=(WIDTH, 7.2))
         for ax, table, words in zip(axes, np.asarray(weights), sentences, strict=True):
-            options: dict[str, Any] = {"xlabel": None, "ylabel": None, "vmax": 1.0}
+            options: dict[str, Any] = {"xlabel": "key", "ylabel": "query", "vmax": 1.0}
             viz.heatmap(ax, table, rows=list(words), columns=list(words), **options)
     viz.show(
         fig,
@@ -100,15 +100,18 @@ def lean_by_context(
         for place, values in zip(places, controls, strict=True):
             middle, spread = values.mean(), values.std(ddof=1)
             ax.hlines(place, middle - spread, middle + spread, color=viz.PALETTE[4], linewidth=1.5)
-        middles = [values.mean() for values in controls]
-        ax.plot(middles, places, "D", color=viz.PALETTE[4], label="random words")
-        ax.plot(right, places, "o", color=viz.PALETTE[0], label="right context")
-        ax.plot(other, places, "s", color=viz.PALETTE[1], label="other context")
+        middles = [float(values.mean()) for values in controls]
+        for name, found, mark, colour in (
+            ("random\nwords", middles, "D", viz.PALETTE[4]),
+            ("right\ncontext", right, "o", viz.PALETTE[0]),
+            ("other\ncontext", other, "s", viz.PALETTE[1]),
+        ):
+            ax.plot(found, places, mark, color=colour)
+            ax.text(found[0], -0.6, name, ha="center", va="bottom")
         ax.set_yticks(places, list(sentences))
-        ax.invert_yaxis()
+        ax.set_ylim(len(sentences) - 0.5, -2)
         ax.set_xticks((-0.5, 0, 0.5))
-        ax.set(xlim=(-0.8, 0.8), xlabel="lean to the wanted sense")
-        fig.legend(loc="outside lower center", ncols=3, columnspacing=0.8, handletextpad=0.3)
+        ax.set(xlim=(-1, 1), xlabel="lean to the wanted sense")
     viz.show(
         fig,
         alt="For twelve sentences the right context moves the word by about plus 0.6 towards the "
@@ -129,8 +132,8 @@ def lean_by_length(added: Sequence[int], curves: Mapping[str, Sequence[float]]) 
     with viz.style():
         fig, ax = viz.subplots(size=(WIDTH, 3.2))
         labels = {"xlabel": "unrelated words added", "ylabel": "lean to the wanted sense"}
-        viz.line(ax, added, curves, marker="o", **labels)
         ax.set_ylim(0, 0.72)
+        viz.line(ax, added, curves, marker="o", **labels)
     viz.show(
         fig,
         alt="Lean towards the wanted sense against the number of unrelated words added: the plain "

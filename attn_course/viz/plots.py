@@ -1,11 +1,13 @@
 """The few plots that the book needs again and again."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
+from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 from numpy.typing import ArrayLike, NDArray
 
@@ -17,6 +19,8 @@ _MANY_CELLS = 1600
 _NUMBERED = 14
 # With at most this many the numbers have the size of other text.
 _ROOMY = 8
+# Characters of a line of a name.
+_LONG = 18
 
 
 def _array(name: str, values: Any, *, ndim: int) -> NDArray[np.float64]:
@@ -50,10 +54,12 @@ def line(
 ) -> None:
     """One line per entry of ``series``, told apart by colour and by dashes.
 
+    Limits and ticks are set before: the names at the ends of the lines keep clear of each other.
+
     Args:
         ax: Where to draw.
         x: Positions, shared by all lines.
-        series: Values by name (a legend is drawn), or the values of one line.
+        series: Values by name (written at the end of each line), or the values of one line.
         xlabel: Label of the horizontal axis, with its unit.
         ylabel: Label of the vertical axis, with its unit.
         title: Title above the axes.
@@ -72,9 +78,60 @@ def line(
             raise ValueError(f"series {name!r}: expected {len(x)} values as in x, got {len(y)}")
         ax.plot(x, y, label=name, marker=marker)
     ax.set_yscale(yscale)
-    if named:
-        ax.legend()
     _label(ax, xlabel, ylabel, title)
+    if named:
+        name_lines(ax)
+
+
+def name_lines(ax: Axes) -> None:
+    """Write the label of every line at its right end, moved apart where they would touch.
+
+    A long one takes two lines.
+
+    Limits, scales and labels of the axes must be set before.
+    """
+    fig = ax.get_figure()
+    assert isinstance(fig, Figure)
+    ends = []
+    for line in ax.get_lines():
+        name = str(line.get_label())
+        if len(name) > _LONG:
+            name = name.replace(", ", ",\n", 1) if ", " in name else textwrap.fill(name, _LONG)
+        points = np.asarray(line.get_xydata())
+        points = points[np.isfinite(points).all(1)]
+        if not name.startswith("_") and len(points):
+            ends.append((name, points[points[:, 0].argmax()]))
+    fig.draw_without_rendering()  # now the axes have their size
+    to_points = 72 / fig.dpi
+    heights = [float(ax.transData.transform(point)[1]) * to_points for _, point in ends]
+    sizes = [1.25 * SMALL * (1 + name.count("\n")) for name, _ in ends]
+    shifts = _apart(heights, sizes, float(ax.bbox.y0) * to_points)
+    for (name, point), shift in zip(ends, shifts, strict=True):
+        ax.annotate(
+            name, tuple(point), (7, shift), textcoords="offset points", va="center", fontsize=SMALL
+        )
+
+
+def _apart(heights: Sequence[float], sizes: Sequence[float], floor: float) -> list[float]:
+    """How far each height moves so that texts of these sizes are above a floor and do not touch."""
+    groups: list[tuple[list[int], float]] = []  # of neighbours that touch, with their middle
+    for one in sorted(range(len(heights)), key=heights.__getitem__):
+        members, middle = [one], heights[one]
+        while groups:
+            below, centre = groups[-1]
+            if middle - centre >= sum(sizes[each] for each in below + members) / 2:
+                break
+            middle = (middle * len(members) + centre * len(below)) / (len(members) + len(below))
+            members = below + members
+            groups.pop()
+        groups.append((members, middle))
+    shifts = [0.0] * len(heights)
+    for members, middle in groups:
+        floor = max(floor, middle - sum(sizes[one] for one in members) / 2)
+        for one in members:
+            shifts[one] = floor + sizes[one] / 2 - heights[one]
+            floor += sizes[one]
+    return shifts
 
 
 def bar(

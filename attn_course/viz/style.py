@@ -20,6 +20,8 @@ INK = "#1f2329"
 # page can exchange them. Both keep text in the page's own colour readable at full strength.
 HEAT = "#5ba4da"
 HEAT_NEGATIVE = "#f08a4b"
+# Names of axes that are queries, keys or values: CSS variables in the SVG, as in formulas.
+ROLES = {"query": "#7a1068", "key": "#0a5530", "value": "#9b5310"}
 # The smallest text, in points: 11 px on a phone (358 px) in a figure that is 5 inches wide.
 SMALL = 11.5
 

@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from hashlib import sha256
 from html import escape
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +17,21 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import Collection
 from matplotlib.figure import Figure
 
-from attn_course.viz.style import HEAT, HEAT_NEGATIVE, INK, style
+from attn_course.viz.style import HEAT, HEAT_NEGATIVE, INK, ROLES, style
 
 _RECOLOUR = {
     INK: "currentColor",
     HEAT: f"var(--attn-heat, {HEAT})",
     HEAT_NEGATIVE: f"var(--attn-heat-negative, {HEAT_NEGATIVE})",
+    **{colour: f"var(--attn-{role}, {colour})" for role, colour in ROLES.items()},
 }
-# A cell of a map as Matplotlib draws it: a closed path with a fill and nothing else.
+# A cell of a map as Matplotlib draws it: four corners with a fill and nothing else.
 _CELL = re.compile(
-    r'<path( clip-path="[^"]*")? d="([^"]*)"( clip-path="[^"]*")? style="fill: ([^";]+)"/>\s*'
+    r'<path( clip-path="[^"]*")? d="(M[^"ML]*(?:L[^"ML]*){3,4})"( clip-path="[^"]*")? '
+    r'style="fill: ([^";]+(?:; fill-opacity: [\d.]+)?)"/>\s*'
 )
+# An axis whose label has one of these words has its colour.
+_ROLE = re.compile(r"\b(?:(?P<query>quer(?:y|ies))|(?P<key>keys?)|(?P<value>value))\b")
 # Figures with the same content shown again in this process: the second gets other ids.
 _shown: Counter[str] = Counter()
 
@@ -64,14 +67,17 @@ def _slim(svg: str) -> str:
 
 
 def _join_cells(svg: str) -> str:
-    """Neighbours of one colour as one path, which draws the same; without fill: left out."""
+    """Cells of one colour as one path, so that no seam shows; without fill: left out."""
 
     def one(cells: re.Match[str]) -> str:
-        filled = (cell for cell in _CELL.finditer(cells[0]) if cell[4] != "none")
+        drawn: dict[tuple[str | Any, ...], str] = {}
+        for cell in _CELL.finditer(cells[0]):
+            if cell[4] != "none":
+                drawn[cell.group(1, 3, 4)] = drawn.get(cell.group(1, 3, 4), "") + cell[2]
         return "".join(
-            f'<path{before or ""} d="{"".join(cell[2] for cell in run)}"{after or ""} '
-            f'style="fill: {fill}"/>\n'
-            for (before, after, fill), run in groupby(filled, lambda cell: cell.group(1, 3, 4))
+            f'<path{before or ""} d="{path}"{after or ""} '
+            f'style="fill: {fill}" shape-rendering="crispEdges"/>\n'
+            for (before, after, fill), path in drawn.items()
         )
 
     return re.sub(rf"(?:{_CELL.pattern})+", one, svg)
@@ -153,6 +159,11 @@ def picture(
         ValueError: If ``alt``, ``title`` or ``caption`` is empty, or one of the axes shows nothing.
     """
     _refuse_empty(fig)
+    for ax in fig.axes:
+        for label in (ax.xaxis.label, ax.yaxis.label):
+            roles = {found.lastgroup for found in _ROLE.finditer(label.get_text())}
+            if len(roles) == 1:
+                label.set_color(ROLES[str(roles.pop())])
     svg = _render(fig, alt=alt, title=title, repeat=True, caption=caption)
     png = io.BytesIO()
     with style():

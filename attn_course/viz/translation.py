@@ -53,7 +53,7 @@ def translation_table(*records: Mapping[str, Any] | None) -> MarkdownTable:
                 TRANSLATION_MODELS.get(name, name),
                 str(entry["hidden_size"]),
                 f"{entry['parameters']:,}",
-                f"{entry['bleu']:.1f} ± {entry['interval']:.1f}",
+                f"{entry['bleu']:.1f}\u00a0±\u00a0{entry['interval']:.1f}",
                 f"{entry['greedy_bleu']:.1f}",
                 f"{entry['val_loss'][-1]['loss']:.2f}",
                 *(f"{bucket['bleu']:.1f}" for bucket in entry["by_length"]),

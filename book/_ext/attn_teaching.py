@@ -241,7 +241,7 @@ class LessonDirective(Teaching):
         sizes = f"Reading {read} minutes. {blocks.totals(one.items).capitalize()}."
         heads = ("Function", "Part", "Minutes", "Points", "Mistakes in the catalogue")
         fold = element("details", element("summary", "Their names"), *names)
-        return [element("p", element("strong", "The set"), f" {sizes}"), table(heads, rows), fold]
+        return [element("p", element("strong", "The set."), f" {sizes}"), table(heads, rows), fold]
 
 
 class LessonFilesDirective(Teaching):

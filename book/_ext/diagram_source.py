@@ -337,6 +337,30 @@ def luong_decoder() -> Drawing:
 
 
 @diagram
+def two_senses() -> Drawing:
+    """Chapter 00: one vector goes in twice, and its neighbours decide which sense comes out."""
+    d = Drawing(
+        "two-senses",
+        216,
+        "Two sentences. In each the word bank takes something from its neighbours: beside sat and "
+        "river it becomes the bank of a river, beside walked and money a bank with money. The "
+        "vector of the word itself is the same in both.",
+        {"weights": "what the word takes from its neighbours", "same": "the vector of the word"},
+    )
+    sentences = (("sat", "bank", "river", "of a river"), ("walked", "bank", "money", "with money"))
+    for middle, (*words, sense) in zip((87, 263), sentences, strict=True):
+        d.box(f"out{middle}", f"bank|{sense}", (middle, 32), "", size=(96, 46), words=True)
+        for shift, word in zip((-58, 0, 58), words, strict=True):
+            own, key = not shift, f"{word}{middle}"
+            part, role = ("same", "query") if own else ("", "")
+            d.box(key, word, (middle + shift, 140), part, size=(54, 30), words=True, role=role)
+            d.arrow(key, (middle + 0.5 * shift, 59), "weights", dashed=shift < 0)
+    d.curve([(87, 157), (87, 190), (263, 190), (263, 157)], "same")
+    d.say("the same numbers", (175, 209), "same")
+    return d
+
+
+@diagram
 def word_attention() -> Drawing:
     """Chapter 00: bank attends to dog, river and itself, with the numbers of the page."""
     d = Drawing(

@@ -11,7 +11,7 @@ CASES = {
     "right_by_length": {
         "lengths": LENGTHS,
         "right": runs("teacher-forced", "free-running"),
-        "trained": 14,
+        "trained": 10,
     },
     "controls": {"lengths": LENGTHS, "right": runs("64 units", "128 units", "first symbol only")},
     "probe_by_position": {

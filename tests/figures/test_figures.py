@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from attn_course import figures, viz
-from attn_course.viz.style import HEAT, HEAT_NEGATIVE, INK
+from attn_course.viz.style import HEAT, HEAT_NEGATIVE, INK, ROLES
 
 HERE = Path(__file__).parent
 MODULES = sorted(path.stem for path in Path(figures.__file__).parent.glob("[!_]*.py"))
@@ -108,7 +108,7 @@ def faults(fig: Figure, *, alt: str, caption: str | None, title: str | None = No
         for (a, one), (b, other) in combinations(zip(texts, boxes, strict=True), 2):
             if overlap(one, other):
                 found.append(f"{a.get_text()!r} and {b.get_text()!r} overlap")
-    known = {*viz.PALETTE, INK, HEAT, HEAT_NEGATIVE}
+    known = {*viz.PALETTE, *ROLES.values(), INK, HEAT, HEAT_NEGATIVE}
     found += [
         f"colour {one} is not of the palette: it may vanish in the light or the dark theme"
         for one in sorted(set(re.findall(r"#[0-9a-fA-F]{6}\b", svg)) - known)

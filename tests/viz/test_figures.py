@@ -3,7 +3,7 @@
 import gzip
 import re
 from collections.abc import Callable
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import matplotlib as mpl
@@ -194,6 +194,32 @@ def test_a_map_has_one_path_for_neighbours_of_one_colour() -> None:
     # each of the 300 cells is still there: five points, the first of them also the last
     cells = max(re.findall(r' d="([^"]*)"', svg), key=len)
     assert (cells.count("M"), cells.count("L")) == (300, 1200)
+
+
+def test_the_axes_of_queries_and_of_keys_have_their_colours() -> None:
+    with viz.style():
+        fig, ax = viz.subplots(size=(4, 4))
+        viz.heatmap(ax, np.eye(3), xlabel="keys", ylabel="query, from 0", title="key")
+    svg = viz.picture(fig, alt="A diagonal.").svg
+    found = dict(re.findall(r"fill: ([^;\"]+)[^>]*>(keys|query, from 0|key)</text>", svg))
+    assert found == {
+        "var(--attn-key, #0a5530)": "keys",
+        "var(--attn-query, #7a1068)": "query, from 0",
+        "currentColor": "key",
+    }
+
+
+def test_names_of_lines_that_end_together_are_apart_and_beside_the_axes() -> None:
+    def draw(ax: Axes) -> None:
+        ax.set_ylim(0, 1)
+        viz.line(ax, [0, 1], {name: [1.0, 0.0] for name in ("one", "two", "three, of four words")})
+
+    ax = axes(draw)
+    boxes = sorted((text.get_window_extent() for text in ax.texts), key=lambda box: box.y0)
+    assert len(boxes) == 3
+    assert ax.get_legend() is None
+    assert boxes[0].y0 > ax.bbox.y0 - 2
+    assert all(low.y1 < high.y0 + 2 for low, high in pairwise(boxes))
 
 
 def test_an_attention_map_has_queries_as_rows_from_the_top() -> None:

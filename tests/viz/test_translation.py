@@ -47,9 +47,9 @@ def test_table_has_a_row_per_model_and_says_how_it_was_run():
     )
     assert header == ["attention", "hidden", "parameters", "BLEU", "greedy", "loss", "1–8", "9–31"]
     assert len(rule) == len(header)
-    numbers = ["113", "600,123", "11.3 ± 0.7", "10.1", "2.35", "14.0", "6.7"]
+    numbers = ["113", "600,123", "11.3\u00a0±\u00a00.7", "10.1", "2.35", "14.0", "6.7"]
     assert plain == ["no attention", *numbers]
-    assert (dot[0], dot[3]) == ("Luong, dot", "23.0 ± 0.7")
+    assert (dot[0], dot[3]) == ("Luong, dot", "23.0\u00a0±\u00a00.7")
     for words in (
         "setting *reduced*", "29,000 pairs", "2,003 steps of 31 pairs (2.14 epochs)", "beam of 5",
         "nrefs:1 | tok:13a", "21 CPU minutes", "A processor, 1 thread", "torch 2.13.0", "seed 3",
