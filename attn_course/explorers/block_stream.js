@@ -81,20 +81,20 @@ export function compute({ seed, depth, norm, residual, token }) {
 
 function render({ model, el }) {
   const numbers = results(model, compute, ["seed", "depth", "norm", "residual", "token"]), voice = announcer(false);
-  const [left, right, top, low, high, floor] = [4, 376, 68, 208, 264, 336], change = (values) => numbers.change(values, draw);
+  const [left, right, top, low, high, floor] = [4, 376, 68, 208, 282, 354], change = (values) => numbers.change(values, draw);
   const bands = ["attn-x-plus", "attn-x-band", "attn-x-band attn-x-band2"].map((name) => s("path", { class: name }));
   const labels = ["the token", "from attention", "from feed-forward"].map((text, i) => s("text", { class: i ? "attn-x-panel" : "attn-x-onblue", "text-anchor": i ? "end" : "start" }, text));
   const all = s("path", { class: "attn-x-band attn-x-band2" }), copy = s("path", { class: "attn-x-plus" });
   const grip = s("g", {}, s("rect", { x: -22, y: 36, width: 44, height: low - 36, fill: "transparent" }), s("path", { class: "attn-x-axis", d: `M0 58V${low}` }), s("circle", { r: 9, cy: 50, class: "attn-x-tip attn-x-own" }));
   const verdict = s("text", { x: left, y: 13, class: "attn-x-panel" }), name = s("text", { y: 54, class: "attn-x-faint" }), note = (x, y, anchor, ...text) => s("text", { x, y, "text-anchor": anchor }, ...text);
-
-  const node = s("svg", { viewBox: "0 0 380 356", role: "group", "aria-label": "What one token's vector is made of, block by block up the stack; below it the gradient on its way back" },
-    verdict, note(left, 34, "start", "Up: what the token's vector is made of →"), name, ...bands, ...labels, note(left, low + 15, "start", "first block"), note(right, low + 15, "end", "last block"),
-    note(left, 254, "start", "← Back down: the gradient; ", s("tspan", { class: "attn-x-strong" }, "along the residual path")), all, copy,
-    s("path", { class: "attn-x-axis", d: `M${left} ${floor}H${right}` }), note(left, floor + 15, "start", "first block"), note(right, floor + 15, "end", "last block"), grip);
+  const ends = [0, 1].map(() => s("tspan", { class: "attn-x-strong" }));
+  const node = s("svg", { viewBox: "0 0 380 374", role: "group", "aria-label": "What one token's vector is made of, block by block up the stack; below it the gradient on its way back" },
+    verdict, note(left, 34, "start", "Up: what the token's vector is made of →"), name, ...bands, ...labels, note(left, low + 15, "start", "first block"), note(right, low + 15, "end", "last block: ", ends[0]),
+    note(left, 254, "start", "← Back down: size of the gradient"), note(left, 273, "start", "faint: the whole gradient, ", s("tspan", { class: "attn-x-strong" }, "along the residual path")), all, copy,
+    s("path", { class: "attn-x-axis", d: `M${left} ${floor}H${right}` }), note(left, floor + 15, "start", "first block: ", ends[1]), note(right, floor + 15, "end", "last block: 100 %"), grip);
   const count = () => 2 * model.get("depth"), x = (n) => left + ((right - left) * n) / count();
   const tell = sliding(grip, { label: "part of the stack", max: 24, at: (pixel) => ((pixel - left) / (right - left)) * count(), get: () => model.get("at"), onmove: (at) => change({ at: Math.max(1, Math.min(count(), at)) }), far: 2 });
-  const share = h("b"), returned = h("b"), rule = h("p", { class: "attn-x-note" });
+  const share = h("b", { style: "display: inline" }), returned = h("b", { style: "display: inline" }), rule = h("p", { class: "attn-x-note" });
   const edge = (points, from) => `${points.map(([a, b], i) => `${i || from ? "L" : "M"}${a.toFixed(1)} ${b.toFixed(1)}`).join("")}`;
   // what is replaced changes at once
   const path = (values) => values.flatMap((value, n) => (model.get("residual") ? [[x(n), value]] : [[x(Math.max(0, n - 0.5)), value], [x(Math.min(count(), n + 0.5)), value]]));
@@ -121,6 +121,8 @@ function render({ model, el }) {
     put(name, { x: (x(at) + (late ? -14 : 14)).toFixed(1), "text-anchor": late ? "end" : "start" }, []);
     share.textContent = percent(shares[steps][0]);
     returned.textContent = percent(copied[0] / copied[steps]);
+    ends[0].textContent = `${share.textContent} token`;
+    ends[1].textContent = returned.textContent;
     const both = Math.max(shares[steps][0], copied[0] / copied[steps]);
     verdict.textContent = `${{ pre: "Pre-norm", post: "Post-norm", none: "No norm" }[norm]}${residual ? "" : ", no residual"}: ${both < 0.01 ? `${both ? "almost " : ""}nothing survives` : `${share.textContent} survives up, ${returned.textContent} back`}`;
     const sum = residual ? "x + f(" : "f(";
@@ -135,8 +137,7 @@ function render({ model, el }) {
     controls: [
       chips("Place of the norm", [["post", "post-norm"], ["pre", "pre-norm"], ["none", "no norm"]], model.get("norm"), (norm) => change({ norm })).node,
       h("div", { class: "attn-x-top" }, joined, player("Follow the token", 8, (part) => change({ at: Math.max(1, Math.round(part * count())) }))), rule,
-      h("p", { class: "attn-x-big" }, share, "of the vector at the top is still the token itself"),
-      h("p", { class: "attn-x-big" }, returned, "of the gradient comes back along the residual path"), voice.node],
+      h("p", { class: "attn-x-big" }, "Up: ", share, " of the last vector is still the token.", h("br"), "Back: ", returned, " of the gradient comes along the residual path."), voice.node],
     more: [fold("More", h("div", { class: "attn-x-stage" },
       h("div", {}, knob({ label: "Blocks", min: 1, max: 12, step: 1, value: model.get("depth"), oninput: (depth) => change({ depth, at: Math.min(model.get("at"), 2 * depth) }) }).node,
         knob({ label: "Token", min: 1, max: TOKENS, step: 1, value: model.get("token") + 1, oninput: (token) => change({ token: token - 1 }) }).node,

@@ -13,7 +13,7 @@ from attn_course.explorers._result import follow, plain
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.functional import feed_forward, layer_norm, scaled_dot_product_attention
 
-HEIGHT, HEIGHT_NARROW = 526, 797
+HEIGHT, HEIGHT_NARROW = 548, 754
 WIDTH, HIDDEN, TOKENS, DEEPEST = 16, 32, 6, 12
 NORMS = ("post", "pre", "none")
 INPUTS = ("seed", "depth", "norm", "residual", "token")
