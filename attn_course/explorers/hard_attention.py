@@ -17,7 +17,7 @@ from attn_course.functional import (
     softmax,
 )
 
-HEIGHT, HEIGHT_NARROW = 505, 588
+HEIGHT, HEIGHT_NARROW = 533, 604
 RUNS = 60
 LEVELS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 INPUTS = ("scores", "rewards", "baseline", "place", "seed")
