@@ -32,8 +32,9 @@ function plane(onpick) {
   const x = (value) => middle + unit * value, y = (value) => down - unit * value;
   const around = (angle, far) => `${(middle + far * Math.cos(angle)).toFixed(1)} ${(down - far * Math.sin(angle)).toFixed(1)}`;
   const borders = s("g"), ties = s("g"), dots = s("g"), names = ["query", "its bucket"].map((text) => s("text", { class: "attn-x-panel", "text-anchor": "middle", "pointer-events": "none" }, text));
-  const legend = s("text", { x: 0, y: 13 }, "this query: ", s("tspan", { class: "attn-x-strong" }, "weight kept"), ", ", s("tspan", { class: "attn-x-red" }, "weight lost"));
-  const node = s("svg", { viewBox: "0 0 380 392", role: "group", class: "attn-x-plane" }, legend, borders, ties, dots, ...names);
+  const parts = ["strong", "red"].map((name) => s("tspan", { class: `attn-x-${name}` }));
+  const legend = [s("text", { x: 0, y: 13 }, "weights of this query: ", parts[0], ", ", parts[1]), s("text", { x: 0, y: 31 }, "points: keys")];
+  const node = s("svg", { viewBox: "0 0 380 392", role: "group", class: "attn-x-plane" }, ...legend, borders, ties, dots, ...names);
   return {
     node,
     draw(points, result, { turn, n_buckets, picked }) {
@@ -44,11 +45,14 @@ function plane(onpick) {
         ...Array.from({ length: n_buckets }, (_, n) => {
           return s("path", { class: "attn-x-grid", d: `M${middle} ${down}L${around(first + (n + 0.5) * wedge, edge)}` });
         }));
-      ties.replaceChildren(...points.flatMap(([u, v], j) => (j === picked ? [] : [
-        s("path", { class: result.kept[picked][j] ? "attn-x-tie" : "attn-x-tie attn-x-untied", d: `M${x(px)} ${y(py)}L${x(u)} ${y(v)}`, "stroke-width": (24 * result.weights[picked][j]).toFixed(2) })])));
-      const [bx, by] = [middle + 50 * Math.cos(mine[0]), down + 4 - 50 * Math.sin(mine[0])], taken = [...points.map(([u, v]) => [x(u), y(v) + 4]), [bx - 30, by], [bx, by], [bx + 30, by]];
-      // where it is the farthest from points and from the other name
-      const [, qx, qy] = [[0, -16], [0, 26], [34, 5], [-34, 5]].map(([a, b]) => [x(px) + a, y(py) + b])
+      const own = result.weights[picked], held = own.reduce((sum, weight, j) => sum + weight * result.kept[picked][j], 0);
+      [held, 1 - held].forEach((value, i) => { parts[i].textContent = `${digits(100 * value, 0)} % ${i ? "lost" : "kept"}`; });
+      const seen = points.map((_, j) => j !== picked && own[j] > 0.01); // thinner lines are not seen
+      ties.replaceChildren(...points.flatMap(([u, v], j) => (!seen[j] ? [] : [
+        s("path", { class: result.kept[picked][j] ? "attn-x-tie" : "attn-x-tie attn-x-untied", d: `M${x(px)} ${y(py)}L${x(u)} ${y(v)}`, "stroke-width": (24 * own[j]).toFixed(2) })])));
+      const [bx, by] = [middle + 50 * Math.cos(mine[0]), down + 4 - 50 * Math.sin(mine[0])], taken = [...points.flatMap(([u, v], j) => [1, ...(seen[j] ? [20, 40].map((far) => Math.min(1, far / unit / Math.hypot(u - px, v - py))) : [])].map((part) => [x(px + part * (u - px)), y(py + part * (v - py)) + 4])), [bx - 30, by], [bx, by], [bx + 30, by]];
+      // where it is the farthest from points, lines and the other name
+      const [, qx, qy] = [[0, -16], [0, 26], [42, 12], [-42, 12], [42, -4], [-42, -4]].map(([a, b]) => [x(px) + a, y(py) + b]).filter(([a]) => a > 24 && a < 356)
         .map(([a, b]) => [Math.min(...taken.map(([u, v]) => Math.hypot((u - a) / 2, v - b))), a, b]).sort((a, b) => b[0] - a[0])[0];
       put(names[0], { x: qx.toFixed(1), y: qy.toFixed(1) }, []);
       put(names[1], { x: bx.toFixed(1), y: by.toFixed(1) }, []);
@@ -86,7 +90,7 @@ function render({ model, el }) {
     const result = numbers.now();
     picture.draw(points, result, { turn: model.get("turn"), n_buckets: model.get("n_buckets"), picked });
     mass.textContent = `${digits(100 * result.mass, 0)} %`;
-    share.textContent = `of the attention weight is kept, by ${digits(100 * result.share, 0)} % of the pairs`;
+    share.textContent = `of the weight is kept over all queries, by ${digits(100 * result.share, 0)} % of the query-key pairs`;
     body.replaceChildren(...points.flatMap((_, j) => (result.kept[picked][j] ? [h("tr", {}, h("th", { scope: "row" }, String(j)),
       h("td", {}, result.buckets.map((row) => row[j]).join(" ")), h("td", {}, digits(result.weights[picked][j], 3)))] : [])));
     voice.say(`${mass.textContent} ${share.textContent}.`);
