@@ -10,7 +10,7 @@ import traitlets
 from attn_course.explorers._result import Number, follow
 from attn_course.explorers._source import esm, stylesheet
 
-HEIGHT, HEIGHT_NARROW = 478, 604
+HEIGHT, HEIGHT_NARROW = 500, 596
 ORDERS = ("as given", "rising", "falling")
 INPUTS = ("scores", "values", "order", "tile", "corrected")
 
