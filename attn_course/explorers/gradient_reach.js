@@ -184,8 +184,9 @@ function chart(width) {
       }
       const step = length > 60 ? 20 : length > 20 ? 10 : 5;
       for (let lag = 0; lag < length; lag += step) marks.push(s("text", { x: x(lag), y: height - bottom + 17, "text-anchor": "middle" }, String(lag)));
+      const late = Object.values(reach).some((lag) => x(lag) > right - 100); // where no dot lies on the name
       marks.push(s("text", { x: (left + right) / 2, y: height - 4, "text-anchor": "middle" }, "steps back"),
-        s("path", { class: "attn-x-level", d: `M${left} ${y(LITTLE)}H${right}` }), s("text", { x: right, y: y(LITTLE) + 15, "text-anchor": "end", class: "attn-x-panel" }, "limit: one thousandth"));
+        s("path", { class: "attn-x-level", d: `M${left} ${y(LITTLE)}H${right}` }), s("text", { x: late ? left + 6 : right, y: y(LITTLE) + 5, "text-anchor": late ? "start" : "end", class: "attn-x-panel", style: "stroke-width: 8px" }, "limit: 1/1000"));
       answer.textContent = `Reach: ${LINES.map(([name]) => `${name} ${reach[name]}`).join(", ")} steps`;
       frame.replaceChildren(...marks);
       LINES.forEach(([name], k) => {
