@@ -23,11 +23,10 @@ function render({ model, el }) {
   const [left, right, top, bottom] = [2, 370, 34, 194], wide = (right - left) / most;
   const x = (n) => left + n * wide, y = (flops) => bottom - ((bottom - top) * flops) / whole.work.without[most - 1];
   const area = (flops) => `M${left} ${bottom}${flops.map((one, i) => `V${y(one).toFixed(1)}H${x(i + 1).toFixed(1)}`).join("")}V${bottom}Z`;
-  const again = s("path", { class: "attn-x-takes" }), kept = s("path", { class: "attn-x-kept" }), names = ["attn-x-red", "attn-x-strong"].map((kind, i) => s("text", { class: kind }, i ? "with a cache" : "no cache"));
+  const again = s("path", { class: "attn-x-takes" }), kept = s("path", { class: "attn-x-kept" }), names = [["attn-x-red", "no cache"], ["attn-x-strong", "with a cache"], ["", "work for each word:"]].map(([kind, text]) => s("text", { class: kind }, text));
   const edge = s("path", { class: "attn-x-hand" }), ring = s("circle", { r: 9, class: "attn-x-tip" });
   const grip = s("g", {}, s("rect", { x: -22, y: top - 22, width: 44, height: bottom - top + 34, fill: "transparent" }), edge, ring);
   const node = s("svg", { viewBox: "0 0 380 220", role: "group", "aria-label": "Work for each word: without a cache it grows with the text, with a cache it stays flat" },
-    s("text", { x: left, y: 13 }, "↑ work for each word"),
     again, s("path", { class: "attn-x-axis", d: `M${left} ${bottom}H${right}` }), kept, ...names, s("text", { x: right, y: 214, "text-anchor": "end" }, "words written →"), grip);
   const tell = sliding(grip, { label: "words written", max: most, at: (pixel) => (pixel - left) / wide, get: () => model.get("step"), onmove: (step) => go(step) });
   const go = (step) => numbers.change({ step: Math.max(1, step) }, draw);
@@ -41,8 +40,8 @@ function render({ model, el }) {
     edge.setAttribute("d", `M0 ${bottom}V${y(last(work.without)).toFixed(1)}`);
     ring.setAttribute("cy", y(last(work.without)).toFixed(1));
     grip.setAttribute("transform", `translate(${x(step).toFixed(1)} 0)`);
-    const late = x(step) > 270;
-    [last(work.without), last(work.with)].forEach((flops, i) => put(names[i], { x: (x(step) + (late ? -16 : 16)).toFixed(1), y: (i ? y(flops) - 8 : Math.min(y(flops) - (late ? 8 : -4), bottom - 28)).toFixed(1), "text-anchor": late ? "end" : "start" }, []));
+    const late = x(step) > 230, up = Math.min(y(last(work.without)) + (late ? -4 : 4), bottom - 28);
+    [up, y(last(work.with)) - 8, up - 18].forEach((at, i) => put(names[i], { x: (x(step) + (late ? -16 : 16)).toFixed(1), y: at.toFixed(1), "text-anchor": late ? "end" : "start" }, []));
     tell(step, `${step} of ${most}`);
     ratio.textContent = `${digits(all.without / all.with, 1)}×`;
     for (const kind of kinds) gauges[kind].set(bytes[kind] / whole.bytes.MHA, `${(bytes[kind] / 1e6).toFixed(1)} MB`);
