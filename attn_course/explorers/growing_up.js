@@ -38,11 +38,10 @@ function render({ model, el }) {
   }
   frame(el, {
     question: "Which character does this head learn to attend to?",
-    picture: [node, now],
+    picture: [node],
     controls: [
       knob({ label: "Steps of training", min: 0, max: last, step: 1, value: model.get("at"), text: (at) => String(stages[at].step), oninput: (at) => numbers.change({ at }, draw) }).node,
-
-      h("p", { class: "attn-x-note", style: "overflow-wrap: anywhere" }, h("b", {}, "Before training it wrote: "), quoted(stages[0].text.slice(0, 60))),
+      h("p", { class: "attn-x-text", style: "overflow-wrap: anywhere" }, h("b", {}, "Before training it wrote: "), quoted(stages[0].text.slice(0, 60))), now,
       voice.node],
   });
   numbers.watch(draw);

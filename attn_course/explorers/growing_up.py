@@ -10,7 +10,7 @@ from attn_course.data import load_results
 from attn_course.explorers._result import follow
 from attn_course.explorers._source import esm, stylesheet
 
-HEIGHT, HEIGHT_NARROW = 608, 639
+HEIGHT, HEIGHT_NARROW = 508, 631
 INPUTS = ("maps", "at")
 
 

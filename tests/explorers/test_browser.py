@@ -719,13 +719,13 @@ def test_a_model_grows_with_its_slider(opened: Any) -> None:
     page, figure = opened("growing_up", **PHONE)
     steps, shades = figure.get_by_role("slider"), figure.locator("svg .attn-x-plus")
     trained = [shades.nth(i).get_attribute("d") for i in range(shades.count())]
-    text = figure.locator(".attn-x-picture p").inner_text()
+    text = figure.locator(".attn-x-controls p").nth(1).inner_text()
     steps.focus()
     page.keyboard.press("Home")
     page.wait_for_timeout(300)
     assert figure.locator("svg").get_by_text("step 0", exact=True).is_visible()
     assert trained != [shades.nth(i).get_attribute("d") for i in range(shades.count())]
-    assert figure.locator(".attn-x-picture p").inner_text() != text
+    assert figure.locator(".attn-x-controls p").nth(1).inner_text() != text
     assert figure.locator("[aria-live]").inner_text().startswith("Step 0: ")
     box = steps.bounding_box()
     page.touchscreen.tap(box["x"] + box["width"] - 2, box["y"] + box["height"] / 2)
