@@ -10,7 +10,7 @@ from attn_course.analysis import Sizes
 from attn_course.explorers._result import follow
 from attn_course.explorers._source import esm, stylesheet
 
-HEIGHT, HEIGHT_NARROW = 506, 705
+HEIGHT, HEIGHT_NARROW = 507, 716
 TEXT = (
     "When the model writes a word, it reads the whole text before it: each earlier word has a key "
     "and a value, and the new word attends to all of them. None of these keys and values changes "
