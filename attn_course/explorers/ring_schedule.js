@@ -29,27 +29,27 @@ export function compute({ devices, step, split, causal }) {
 const SPLITS = ["contiguous", "zigzag", "striped"];
 function render({ model, el }) {
   const numbers = results(model, compute, ["devices", "step", "split", "causal"]), voice = announcer(false);
-  const [middle, high, radius, left, right, under] = [190, 172, 88, 62, 372, 328], pairs = 4; // of a block of two queries and two keys
+  const [middle, high, radius, left, right, under] = [190, 234, 88, 62, 372, 396], pairs = 4; // of a block of two queries and two keys
   const ring = s("g"), blocks = s("g"), plan = s("g"), pairs_ = s("svg", { viewBox: "0 0 280 272", role: "img", class: "attn-x-plane" });
   const edge = s("path", { class: "attn-x-axis" }), tip = s("circle", { r: 9, class: "attn-x-tip attn-x-own" }), grip = s("g", {}, s("rect", { x: -22, y: under - 8, width: 44, height: 122, fill: "transparent" }), edge, tip);
-  const reading = s("text", { x: 4, y: 13, class: "attn-x-panel" }), shares = s("text", { x: 4, y: under + 124 });
-  const node = s("svg", { viewBox: "0 0 380 458", role: "group", "aria-label": "Devices on a ring, each with its queries; blocks of keys and values move from one to the next" },
-    s("circle", { cx: middle, cy: high, r: radius, class: "attn-x-grid" }), ring, blocks, reading, ...[["attn-x-ofquery", "q: queries, stay"], ["attn-x-ofkey", "kv: keys and values, move on"]].map(([kind, text], i) => s("text", { x: 4 + 124 * i, y: 32, class: kind }, text)), plan, grip, shares);
+  const reading = s("text", { x: 4, y: 78, class: "attn-x-panel" }), shares = s("g");
+  const node = s("svg", { viewBox: "0 0 380 526", role: "group", "aria-label": "Devices on a ring, each with its queries; blocks of keys and values move from one to the next" },
+    s("circle", { cx: middle, cy: high, r: radius, class: "attn-x-grid" }), ring, blocks, reading, ...[["attn-x-ofquery", "q: queries, stay"], ["attn-x-ofkey", "kv: keys and values, move on"]].map(([kind, text], i) => s("text", { x: 4 + 124 * i, y: 97, class: kind }, text)), plan, grip, shares, s("text", { x: 4, y: under + 124, class: "attn-x-faint" }, "width of a round: pairs of its busiest device"));
   let moved = 0, ends = [0, 1]; // how far the blocks are on their way to the next device; where each step ends in the plan
   const count = () => model.get("devices"), change = (values) => numbers.change(values, draw);
   const go = (step, part = 0) => { moved = part; change({ step: Math.min(count() - 1, Math.max(0, step)) }); draw(); };
   const tell = sliding(grip, { label: "step", max: 7, at: (pixel) => ends.findIndex((end, i) => pixel <= end || i === ends.length - 1), get: () => model.get("step"), onmove: (step) => go(step), far: 2 });
   const place = (at, reach) => { const angle = (2 * Math.PI * at) / count() - Math.PI / 2; return [middle + reach * Math.cos(angle), high + reach * Math.sin(angle)]; };
-  const idle = h("b"), under_ = h("span"), rows = h("tbody");
+  const rows = h("tbody");
   // a round lasts as long as its busiest device
   const lost = (split) => {
     const devices = count(), causal = model.get("causal"), rounds = Array.from({ length: model.get("step") + 1 }, (_, step) => compute({ devices, step, split, causal }).now);
     const spent = rounds.reduce((sum, pairs) => sum + Math.max(...pairs), 0), work = rounds.flat().reduce((a, b) => a + b, 0);
-    return `${(100 * (1 - work / (devices * spent))).toFixed(0)} %`;
+    return 100 * (1 - work / (devices * spent));
   };
 
   function draw() {
-    const { owner, when, held, now, so_far, whole } = numbers.now(), step = model.get("step"), devices = count(), ranks = [...Array(devices).keys()];
+    const { owner, when, held, now, so_far, whole } = numbers.now(), tokens = (rank) => `tokens ${owner.flatMap((own, place) => (own === rank ? [place] : [])).join(", ")}`, step = model.get("step"), devices = count(), ranks = [...Array(devices).keys()];
     if (held.length !== devices) return; // the kernel has not answered yet
     const work = ranks.map((at) => ranks.map((rank) => when.reduce((sum, row, q) => sum + (owner[q] === rank ? row.filter((own) => own === at).length : 0), 0)));
     const slowest = work.map((one) => Math.max(...one)), most = Math.max(...now);
@@ -60,7 +60,7 @@ function render({ model, el }) {
       return [s("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: 22, class: waits ? "attn-x-seat attn-x-idle" : "attn-x-seat" }), s("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: fill.toFixed(1), class: "attn-x-adds" }),
         s("text", { x: x.toFixed(1), y: y.toFixed(1), "text-anchor": "middle", class: "attn-x-tiptext attn-x-ofquery" }, `q${rank}`),
         s("path", { class: "attn-x-hand attn-x-stem", d: "M-4 -5L3 0L-4 5", transform: `translate(${u.toFixed(1)} ${v.toFixed(1)}) rotate(${angle.toFixed(1)})` }),
-        ...(side ? [line(`device ${rank}`, -3), line(busy, 12)] : [line(`device ${rank}: ${busy}`, b < high ? 2 : 12)])];
+        ...(side ? [line(`device ${rank}`, -10), line(tokens(rank), 5), line(busy, 20)] : [line(`device ${rank}, ${tokens(rank)}: ${busy}`, b < high ? 2 : 12)])];
     }));
     blocks.replaceChildren(...ranks.map((rank) => {
       const [x, y] = place(rank + step + moved, radius - 42);
@@ -82,10 +82,11 @@ function render({ model, el }) {
     edge.setAttribute("d", `M0 ${under}V${under + 90}`);
     put(tip, { cy: under + 98 }, []);
     tell(step, `${step + 1} of ${devices}`);
-    idle.textContent = lost(model.get("split"));
-    idle.className = idle.textContent === "0 %" ? "" : "attn-x-bad";
-    under_.textContent = `of the devices' time so far is waiting, with the ${model.get("split")} split`;
-    shares.textContent = `waiting so far: ${SPLITS.map((split) => `${split} ${lost(split)}`).join(", ")}`;
+    shares.replaceChildren(...SPLITS.flatMap((split, i) => {
+      const share = lost(split), mine = split === model.get("split"), y = 13 + 20 * i, look = mine ? "attn-x-panel" : "attn-x-faint";
+      return [s("text", { x: 4, y, class: look }, split), s("rect", { x: 90, y: y - 11, width: (2 * share + 1).toFixed(1), height: 14, class: mine ? "attn-x-minus" : "attn-x-takes" }),
+        s("text", { x: (98 + 2 * share).toFixed(1), y, class: look }, `${share.toFixed(0)} %${mine ? " of the time so far is waiting" : ""}`)];
+    }));
     const cell = 248 / owner.length;
     pairs_.replaceChildren(...when.flatMap((row, i) => row.map((at, j) => s("rect", { x: (30 + j * cell).toFixed(1), y: (22 + i * cell).toFixed(1), width: (cell - 1.5).toFixed(1), height: (cell - 1.5).toFixed(1), class: at < 0 ? "attn-x-void" : at === step ? "attn-x-plus" : at < step ? "attn-x-band" : "attn-x-band attn-x-band2" }))),
       ...owner.flatMap((rank, i) => (devices > 5 && i % 2) ? [] : [s("text", { x: 25, y: (26 + (i + 0.5) * cell).toFixed(1), "text-anchor": "end" }, `q${rank}`), s("text", { x: (30 + (i + 0.45) * cell).toFixed(1), y: 15, "text-anchor": "middle" }, `k${rank}`)]));
@@ -102,7 +103,7 @@ function render({ model, el }) {
       h("div", { class: "attn-x-top" }, player("Pass the blocks", 8, (part) => { const at = part * count(), step = Math.min(count() - 1, Math.floor(at)); go(step, step === count() - 1 ? 0 : Math.max(0, 2 * (at - step) - 1)); }), causal),
       h("p", { class: "attn-x-note" }, "Split of the sequence"),
       chips("Split of the sequence", SPLITS.map((name) => [name, name]), model.get("split"), (split) => { moved = 0; change({ split }); }).node,
-      h("p", { class: "attn-x-big" }, idle, under_), voice.node],
+      voice.node],
     more: [fold("More", h("div", { class: "attn-x-stage" },
       h("div", {}, knob({ label: "Devices", min: 2, max: 8, step: 1, value: count(), oninput: (devices) => { moved = 0; change({ devices, step: Math.min(model.get("step"), devices - 1) }); } }).node,
         wide("Work of every device", h("table", { class: "attn-x-table" }, h("caption", {}, "Pairs of every device"), header("device", "has keys of", "now", "so far", "in all"), rows))),

@@ -9,7 +9,7 @@ from attn_course.distributed.schedule import LAYOUTS, ring_block, shard_position
 from attn_course.explorers._result import follow
 from attn_course.explorers._source import esm, stylesheet
 
-HEIGHT, HEIGHT_NARROW = 649, 731
+HEIGHT, HEIGHT_NARROW = 731, 696
 INPUTS = ("devices", "step", "split", "causal")
 
 
