@@ -31,23 +31,24 @@ function chart() {
   const [width, left, top, bottom] = [380, 44, 22, 104], x = (distance) => left + ((width - left - 12) * distance) / (LONGEST - 1);
   const node = s("g");
   return { node, draw(name, scores, distance, score, seen = null) {
+    const late = distance > LONGEST / 2;
     const high = Math.ceil(Math.max(...scores, 0)), low = Math.min(0, Math.floor(Math.min(...scores)));
     const y = (value) => top + ((bottom - top) * (high - value)) / (high - low);
     node.replaceChildren(
-      s("text", { x: left, y: 12 }, name),
       ...[high, 0, low].filter((value, i, list) => list.indexOf(value) === i).flatMap((value) => [
         s("path", { class: value === 0 ? "attn-x-axis" : "attn-x-grid", d: `M${left} ${y(value)}H${width - 12}` }),
         s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, String(value).replace("-", "−"))]),
       ...[0, 16, 32, 48].map((at) => s("text", { x: x(at), y: bottom + 18, "text-anchor": "middle" }, String(at))),
       s("text", { x: width - 12, y: bottom + 18, "text-anchor": "end" }, "distance"),
       ...scores.flatMap((value, at) => (seen && !seen.has(at) ? [] : [s("circle", { cx: x(at).toFixed(1), cy: y(value).toFixed(1), r: 2, class: "attn-x-drop" })])),
-      s("circle", { cx: x(distance).toFixed(1), cy: y(score).toFixed(1), r: 6, class: "attn-x-mean" }));
+      s("circle", { cx: x(distance).toFixed(1), cy: y(score).toFixed(1), r: 6, class: "attn-x-mean" }),
+      s("text", { x: (x(distance) + (late ? -12 : 12)).toFixed(1), y: (y(score) - 6).toFixed(1), "text-anchor": late ? "end" : "start", class: "attn-x-panel" }, name));
   } };
 }
 
 function clocks() {
   const node = s("g");
-  return { node, draw({ query_turned: query, key_turned: key, parts, frequencies }) {
+  return { node, draw({ query_turned: query, key_turned: key, parts, frequencies }, old) {
     // four of them, from the fastest to the slowest
     const count = Math.min(4, parts.length), picked = Array.from({ length: count }, (_, i) => Math.round((i * (parts.length - 1)) / Math.max(1, count - 1)));
     node.replaceChildren(...picked.flatMap((i, place) => {
@@ -56,9 +57,11 @@ function clocks() {
       return [
         s("circle", { cx, cy: 40, r: 38, class: "attn-x-grid" }),
         s("path", { class: parts[i] < 0 ? "attn-x-takes" : "attn-x-adds", d: `M${cx} 40L${end(key[i], 38)}A38 38 0 0 ${ahead ? 0 : 1} ${end(query[i], 38)}Z` }),
+        // where the hands were
+        ...(old ? [["key", old.key_turned, 27], ["query", old.query_turned, 36]].map(([role, was, r]) => s("path", { class: `attn-x-hand attn-x-${role}`, opacity: 0.35, d: `M${cx} 40L${end(was[i], r)}` })) : []),
         s("path", { class: "attn-x-hand attn-x-key", d: `M${cx} 40L${end(key[i], 27)}` }),
         s("path", { class: "attn-x-hand attn-x-query", d: `M${cx} 40L${end(query[i], 36)}` }),
-        s("text", { x: cx, y: 96, "text-anchor": "middle" }, `turn in ${((2 * Math.PI) / frequencies[i]).toLocaleString("en", { notation: "compact", maximumFractionDigits: 0 })}`)];
+        ...["full turn:", `${((2 * Math.PI) / frequencies[i]).toLocaleString("en", { notation: "compact", maximumFractionDigits: 0 })} positions`].map((text, down) => s("text", { x: cx, y: 94 + 15 * down, "text-anchor": "middle" }, text))];
     }));
   } };
 }
@@ -97,9 +100,9 @@ function render({ model, el }) {
   const reading = s("text", { x: 4, y: 13, class: "attn-x-panel" }), ghosts = ["query", "key"].map((name) => s("path", { class: `attn-x-hand attn-x-${name}`, opacity: 0.35 })), ghost = s("text", { y: 24, "text-anchor": "middle", class: "attn-x-faint" });
   const pins = { query: pin("query", 16), key: pin("key", 76) };
   const under = (y, part) => s("g", { transform: `translate(0 ${y})` }, part.node);
-  const node = s("svg", { viewBox: "0 0 380 376", role: "group", "aria-label": "Two tokens on a line, a clock for each pair of their numbers, and the score by distance" },
+  const node = s("svg", { viewBox: "0 0 380 378", role: "group", "aria-label": "Two tokens on a line, a clock for each pair of their numbers, and the score by distance" },
     s("g", { transform: "translate(0 24)" }, s("path", { class: "attn-x-axis", d: `M${left} 46H${380 - left}` }), ...[["0", left - 8, "end"], [String(most), 388 - left, "start"]].map(([text, at, anchor]) => s("text", { x: at, y: 50, "text-anchor": anchor, class: "attn-x-faint" }, text)), ...ghosts, ghost, bar, pins.query, pins.key), reading,
-    s("text", { x: 4, y: 134 }, "angle between the hands: blue adds, red subtracts"), under(146, pair), under(252, rope));
+    s("text", { x: 4, y: 134 }, "angle between the hands: blue adds, red subtracts"), under(146, pair), under(254, rope));
   const tell = {
     both: sliding(bar, { label: "both tokens", max: most, at, get: () => Math.min(...places()), onmove: both }),
     ...Object.fromEntries(["query", "key"].map((name) => [name, sliding(pins[name], { label: `place of the ${name}`, max: most, at, get: () => Math.round(model.get(`${name}_place`)), onmove: (place) => change({ [`${name}_place`]: place }) })])),
@@ -119,10 +122,10 @@ function render({ model, el }) {
     for (const path of [rod, hit]) path.setAttribute("d", `M${x(q)} 46H${x(k)}`);
     ghosts.forEach((one, i) => one.setAttribute("d", `M${x(origin[i])} 46V${i ? 64 : 28}`));
     const was = Math.round(Math.abs(origin[0] - origin[1])), by = Math.round(q - origin[0]), old = result.curve_rope[was];
-    reading.textContent = was === gap() ? `Both moved by ${by}: distance and score unchanged` : `Distance ${was} → ${gap()}: score ${minus(old, 2)} → ${minus(result.rope, 2)}`;
+    reading.textContent = was === gap() ? `Both moved by ${by}: score before ${minus(old, 2)}, now ${minus(result.rope, 2)}` : `Distance ${was} → ${gap()}: score ${minus(old, 2)} → ${minus(result.rope, 2)}`;
     put(ghost, { x: x(origin[0]) }, []);
     ghost.textContent = by * step > 55 && was === gap() ? "before" : "";
-    pair.draw(result);
+    pair.draw(result, by || was !== gap() ? compute({ ...Object.fromEntries(inputs.map((name) => [name, model.get(name)])), query_place: origin[0], key_place: origin[1] }) : null);
     rope.draw(`score at distance ${gap()}: ${minus(result.rope, 2)}`, result.curve_rope, distance, result.rope, seen);
     alibi.draw("score with ALiBi, on a scale of its own", result.curve_alibi, distance, result.curve_alibi[gap()]);
     rows.replaceChildren(...result.parts.map((part, i) => h("tr", {}, h("th", { scope: "row" }, String(i + 1)), h("td", {}, digits(result.frequencies[i])), h("td", {}, minus(part, 3)))));
@@ -135,7 +138,7 @@ function render({ model, el }) {
     controls: [
       h("div", { class: "attn-x-top" }, player("Move both tokens", 4.5, walk, true)),
       h("p", { class: "attn-x-note" }, "Or drag a token, or the bar between the two."),
-      h("p", { class: "attn-x-note" }, "A clock for each pair of numbers: one hand turns with the query's position, one with the key's. Below it: positions for a full turn."), voice.node],
+      h("p", { class: "attn-x-note" }, "A clock for each pair of numbers: one hand turns with the query's position, one with the key's. Faint: before the move."), voice.node],
     more: [fold("More", h("div", { class: "attn-x-stage attn-x-large" },
       h("div", {}, head.node, s("svg", { viewBox: "0 0 380 126", role: "img", "aria-label": "Scores with ALiBi by distance: a falling line" }, alibi.node)),
       h("div", {}, base.node, size, h("table", { class: "attn-x-table" }, header("pair", "radians per position", "adds"), rows))))],

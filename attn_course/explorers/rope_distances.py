@@ -11,7 +11,7 @@ from attn_course.explorers._result import Number, follow, plain
 from attn_course.explorers._source import esm, stylesheet
 from attn_course.functional import alibi_bias, alibi_slopes, apply_rope, rope_frequencies
 
-HEIGHT, HEIGHT_NARROW = 550, 589
+HEIGHT, HEIGHT_NARROW = 553, 591
 LONGEST = 64  # places on the line
 INPUTS = ("query", "key", "query_place", "key_place", "head_dim", "base", "heads", "head")
 
