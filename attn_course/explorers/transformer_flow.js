@@ -23,12 +23,12 @@ const sign = (character) => (character === "\n" ? "↵" : character);
 
 function render({ model, el }) {
   const heads = model.get("heads"), alphabet = [...model.get("alphabet")], lines = model.get("lines"), voice = announcer(false);
-  let text = model.get("text"), off = model.get("off"), head = model.get("head"), now = model.get("result"), shown = head, ask = null, turn = 0, after = "";
+  let text = model.get("text"), off = model.get("off"), head = model.get("head"), now = model.get("result"), shown = head, ask = null, turn = 0, after = "", bars = false;
   const opening = { text, off, now }, tried = new Map(model.get("lost").entries()), layers = now.before.length - 1, count = layers * heads;
   const short = (i) => `${Math.floor(i / heads) + 1}.${(i % heads) + 1}`, name = (i) => `layer ${Math.floor(i / heads) + 1}, head ${(i % heads) + 1}`, chance = (share) => share.toFixed(2);
 
   // from above: arcs, the line, the stream through the layers, the chances
-  const ROW = 34, TOP = 140, STREAM = 296, LOW = TOP + layers * ROW + 20, y = (layer) => TOP + layer * ROW;
+  const ROW = 34, TOP = 150, STREAM = 296, LOW = TOP + layers * ROW + 20, y = (layer) => TOP + layer * ROW;
   const arcs = s("g"), line = s("g"), flow = s("path", { class: "attn-x-flow-stream" }), parts = s("g"), last = s("g"), grid = s("g", { role: "group", "aria-label": "Heads: arrow keys choose one, Enter switches it off or on" });
   const cells = Array.from({ length: count }, (_, i) => {
     const marks = s("path", { class: "attn-x-flow-marks" }), lost = s("rect", { width: 30, height: 26, rx: 3, class: "attn-x-flow-lost" });
@@ -48,20 +48,20 @@ function render({ model, el }) {
     if (head + by >= 0 && head + by < count) { choose(head + by); cells[head].node.focus(); }
   });
   const rows = Array.from({ length: layers }, (_, n) => {
-    const guess = s("text", { x: 340, y: y(n) + 20, "text-anchor": "middle" }), most = s("text", { x: 248, y: y(n) + 20, class: "attn-x-red attn-x-panel" });
-    return { node: s("g", {}, s("text", { x: 2, y: y(n) + 20 }, `layer ${n + 1}`), s("path", { class: "attn-x-grid", d: `M248 ${y(n) + 15}H${STREAM}` }), most, guess), guess, most };
+    const guess = s("text", { x: 340, y: y(n) + 20, "text-anchor": "middle" });
+    return { node: s("g", {}, s("text", { x: 2, y: y(n) + 20 }, `layer ${n + 1}`), s("path", { class: "attn-x-grid", d: `M248 ${y(n) + 15}H${STREAM}` }), guess), guess };
   });
   parts.append(...rows.map(({ node }) => node), grid);
-  const reading = s("text", { x: 4, y: 13, class: "attn-x-panel" }), answer = s("text", { class: "attn-x-flow-letter", y: 80, "text-anchor": "middle" }), box = s("rect", { y: 63, width: 18, height: 24, rx: 3 });
+  const reading = s("text", { x: 4, y: 13, class: "attn-x-panel" }), costs = s("text", { x: 2, y: y(0) - 8 }), answer = s("text", { class: "attn-x-flow-letter", y: 80, "text-anchor": "middle" }), box = s("rect", { y: 63, width: 18, height: 24, rx: 3 });
   const node = s("svg", { viewBox: `0 0 380 ${LOW + 118}`, role: "group", "aria-label": "A line of text, the heads of six layers, and what the model expects next" },
-    arcs, reading, line, box, answer, flow, s("text", { x: 2, y: y(0) - 8 }, "red: chance lost without this head alone"), s("text", { x: 376, y: y(0) - 8, "text-anchor": "end" }, "best guess"), parts, last);
+    arcs, reading, line, box, answer, flow, costs, ...["best guess", "after each", "layer"].map((text, i) => s("text", { x: 340, y: y(0) - 38 + 15 * i, "text-anchor": "middle" }, text)), parts, last);
 
   const width = () => Math.min(12.2, 348 / text.length), at = (i) => 8 + (i + 0.5) * width();
   const arc = (from, end) => `M${from.toFixed(1)} 62C${from.toFixed(1)} ${(38 - 0.14 * (end - from)).toFixed(1)} ${end.toFixed(1)} ${(38 - 0.14 * (end - from)).toFixed(1)} ${end.toFixed(1)} 62`;
   // the weights of some heads, all asked by the last character
   function drawArcs(which = [shown]) {
     const end = at(text.length - 1);
-    arcs.replaceChildren(...which.flatMap((i) => now.attention[i].flatMap((weight, j) => (weight < 0.03 ? [] : [
+    arcs.replaceChildren(...which.flatMap((i) => now.attention[i].flatMap((weight, j, all) => (weight < Math.max(0.03, 0.1 * Math.max(...all)) ? [] : [
       s("path", { class: "attn-x-flow-arc", "stroke-width": (1 + 6 * weight).toFixed(1), opacity: (0.25 + 0.75 * weight).toFixed(2),
         d: j === text.length - 1 ? `M${end - 3} 62C${end - 14} 40 ${end + 14} 40 ${end + 3} 62` : arc(at(j), end) })]))));
     if (which.length === 0) return;
@@ -80,15 +80,16 @@ function render({ model, el }) {
     put(answer, { x: (at(text.length) + 5).toFixed(1) }, []);
     answer.textContent = visible(alphabet[got]);
     flow.setAttribute("d", `M${at(text.length - 1).toFixed(1)} 88V94H${STREAM}V${LOW - 6}`);
-    rows.forEach(({ guess, most }, n) => {
-      const [letter] = found.steps[n + 1], row = Array.from({ length: heads }, (_, i) => tried.get(n * heads + i) ?? 0), top = Math.max(...row);
+    const [most, loss] = [...tried].reduce((a, b) => (b[1] > a[1] ? b : a), [0, 0]);
+    costs.textContent = `red: chance lost if it is off${loss < 0.1 ? "" : ` (${short(most)}: −${chance(loss)})`}`;
+    rows.forEach(({ guess }, n) => {
+      const [letter] = found.steps[n + 1];
       put(guess, { class: `attn-x-flow-letter${letter === found.answer ? " attn-x-strong" : n === layers - 1 ? " attn-x-red" : ""}` }, []);
       guess.textContent = visible(alphabet[letter]);
-      most.textContent = top < 0.1 ? "" : `−${chance(top)}`;
     });
     cells.forEach(({ node: cell, marks, lost }, i) => {
       const step = 26 / text.length;
-      marks.setAttribute("d", now.attention[i].map((weight, j) => (weight < 0.02 ? "" : `M${(2 + (j + 0.5) * step).toFixed(1)} 24v${(-21 * weight).toFixed(1)}`)).join(""));
+      marks.setAttribute("d", !bars ? "" : now.attention[i].map((weight, j) => (weight < 0.02 ? "" : `M${(2 + (j + 0.5) * step).toFixed(1)} 24v${(-21 * weight).toFixed(1)}`)).join(""));
       lost.setAttribute("fill-opacity", (0.8 * (tried.get(i) ?? 0)).toFixed(2));
       put(cell, { tabindex: i === head ? 0 : -1, "aria-pressed": String(off.includes(i)), "aria-label": `${name(i)}, ${off.includes(i) ? "off" : "on"}${tried.has(i) ? `, takes ${chance(tried.get(i))} of the chance` : ""}` }, []);
       cell.classList.toggle("attn-x-flow-chosen", i === head);
@@ -129,7 +130,7 @@ function render({ model, el }) {
   const toggle = (i) => { head = i; off = off.includes(i) ? off.filter((other) => other !== i) : [...off, i].sort((a, b) => a - b); go(); };
   const read = (value, needed) => { text = value; off = []; tried.clear(); if (text === opening.text) model.get("lost").forEach((loss, i) => tried.set(i, loss)); if (needed !== undefined) { head = needed; off = [needed]; } go(); };
 
-  const big = h("b"), under = h("span"), problem = h("p", { class: "attn-x-note", role: "status" }), flip = button("", () => toggle(head)), left = h("p", { class: "attn-x-note", role: "status" });
+  const big = h("b"), under = h("span"), problem = h("p", { class: "attn-x-note", role: "status" }), flip = button("", () => toggle(head)), weights = button("In each square: bars where its head attends", () => { bars = !bars; weights.setAttribute("aria-pressed", String(bars)); draw(); }), left = h("p", { class: "attn-x-note", role: "status" });
   const play = player("Send the line through", 5, (share) => {
     const stage = share < 1 ? Math.floor(share * (layers + 2)) : layers + 2;
     rows.forEach(({ node: row }, n) => row.classList.toggle("attn-x-flow-later", n + 1 > stage));
@@ -153,7 +154,7 @@ function render({ model, el }) {
       voice.node],
     more: [fold("More",
       h("div", { class: "attn-x-choice" }, h("label", { for: id }, `Your own line, at most ${model.get("most")} characters`), own), left,
-      h("p", { class: "attn-x-note" }, "The drawing in a square shows the head's weights over the line, as arcs do above. The letters at the right read off the residual stream what the model would expect if it ended after that layer. On another line a square turns red when you have tried the line without its head."))],
+      h("div", { class: "attn-x-top" }, weights), h("p", { class: "attn-x-note" }, "The letters at the right read off the residual stream what the model would expect if it ended after that layer. On another line a square turns red when you have tried the line without its head."))],
   });
   draw();
 }

@@ -13,7 +13,7 @@ from attn_course.explorers._source import esm, stylesheet
 from attn_course.explorers.writer import language_model
 from attn_course.nn import LanguageModel, capture, patched, without_heads
 
-HEIGHT, HEIGHT_NARROW = 678, 776
+HEIGHT, HEIGHT_NARROW = 690, 785
 LAYERS, HEADS, MOST, SHOWN = 6, 6, 40, 5
 INPUTS = ("before", "after")
 READS = ("text", "off")
