@@ -84,11 +84,11 @@ function render({ model, el }) {
     const end = words.at(-1) === END, x = 4 + (words.length - 1) * COLUMN, high = Math.max(0.6, chance * TALL - 1.5);
     const shape = s("rect", { x, y: (TOP + y * TALL).toFixed(1), width: end ? 14 : COLUMN - 2, height: high.toFixed(1), rx: end ? Math.min(7, high / 2).toFixed(1) : 1 }, s("title", {}, `${spell(words)}${end ? ", the end" : " …"}: ${chance.toFixed(4)}`));
     const label = end || high < 14 ? null : s("text", { x: x + 6, y: (TOP + y * TALL + high / 2 + 5).toFixed(1) }, names[words.at(-1)]);
-    return { words, chance, end, node: s("g", { onclick: () => voice.say(`${spell(words)}${end ? ", the end" : " …"}: probability ${chance.toFixed(4)}.`) }, shape, label), tag: [x + 18, (TOP + y * TALL + high / 2 + 5).toFixed(1)] };
+    return { words, chance, end, node: s("g", { display: high < 2 ? "none" : null, onclick: () => voice.say(`${spell(words)}${end ? ", the end" : " …"}: probability ${chance.toFixed(4)}.`) }, shape, label), tag: [x + 18, (TOP + y * TALL + high / 2 + 5).toFixed(1)] };
   });
   const ends = bands.filter(({ end }) => end), likeliest = ends.reduce((a, b) => (b.chance > a.chance ? b : a)), beam = () => model.get("beam");
   const result = s("text", { x: 4, y: 14, class: "attn-x-panel" }), tag = s("text", { class: "attn-x-strong" });
-  const mark = s("text", { x: likeliest.tag[0], y: likeliest.tag[1], class: "attn-x-panel" }, `${likeliest.chance.toFixed(3)}: the most probable`);
+  const mark = s("g", {}, ...[`${spell(likeliest.words)}, ${likeliest.chance.toFixed(3)}:`, "the most probable"].map((text, down) => s("text", { x: likeliest.tag[0], y: (likeliest.tag[1] - 8 + 16 * down).toFixed(1), class: "attn-x-panel" }, text)));
   const node = s("svg", { viewBox: `0 0 380 ${TOP + TALL + 4}`, role: "img" }, result, s("text", { x: 4, y: 33 }, "height: probability"), s("text", { x: 376, y: 33, "text-anchor": "end" }, "round: the sentence ends"), ...bands.map((band) => band.node), tag, mark);
 
   function draw() {
