@@ -120,7 +120,7 @@ function render({ model, el }) {
   function draw() {
     const found = numbers.now(), step = model.get("step"), page = model.get("page");
     panels.reserved.draw(marked(found.reserved), model.get("longest"), "reserved");
-    panels.pages.draw(marked(found.pages), page, `pages of ${page}`);
+    panels.pages.draw(marked(found.pages), page, "pages");
     for (const way of ["reserved", "pages"]) {
       const { used } = found[way], other = found[way === "pages" ? "reserved" : "pages"].used, above = used[step] > other[step] || (used[step] === other[step] && way === "pages");
       lines[way].setAttribute("d", used.map((value, at) => `${at ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join(""));
@@ -129,8 +129,8 @@ function render({ model, el }) {
     grip.setAttribute("transform", `translate(${x(step).toFixed(1)} 0)`);
     tell(step, `step ${step}`);
     const pair = (number) => ["pages", "reserved"].map(number).join(" : ");
-    big.textContent = pair((way) => count(found[way], "running"));
-    most.textContent = `texts in memory: in pages, and each in its reserved part. Most so far: ${pair((way) => Math.max(...history().slice(0, step + 1).map((one) => one[way])))}`;
+    big.textContent = pair((way) => (step < last ? count(found[way], "running") : Math.max(...history().map((one) => one[way]))));
+    most.textContent = `texts in memory${step < last ? "" : ", at most"}: in pages, and each in its reserved part`;
     rows.replaceChildren(...requests.map((_, i) => h("tr", {}, h("th", { scope: "row" }, letter(i)), h("td", {}, found.pages.texts[i].state), h("td", {}, String(found.pages.texts[i].have)), h("td", {}, found.pages.texts[i].places.length ? runs(found.pages.texts[i].places) : "·"))));
     const { thrown, again } = found.pages;
     voice.say(`Step ${step}: ${count(found.pages, "running")} texts run with pages, ${count(found.reserved, "running")} with reserved memory.${thrown ? ` Preempted with pages: ${thrown}, ${again} tokens to compute again.` : ""}`);
