@@ -133,8 +133,8 @@ function render({ model, el }) {
     const taken = vectors().findIndex((vector, i) => i > 0 && vector.some((value, axis) => value !== from[i][axis])) - 1;
     for (const { name, keys, state, was } of strips) {
       was.hidden = taken < 0;
-      if (taken >= 0) [was.style.left, was.style.width] = [mark[name].slice(0, taken).reduce((whole, one) => whole + one, 0), mark[name][taken]].map((share) => `${(100 * share).toFixed(2)}%`);
-      keys.forEach((key, i) => { key.style.width = `${(100 * weights[name][i]).toFixed(2)}%`; key.textContent = (taken < 0 || i === taken) && weights[name][i] > 0.1 ? String(i + 1) : ""; key.style.setProperty("--share", taken < 0 || i === taken ? "70%" : "0%"); });
+      if (taken >= 0) was.style.width = `${(100 * mark[name][taken]).toFixed(2)}%`;
+      keys.forEach((key, i) => { key.hidden = taken >= 0 && i !== taken; key.style.width = `${(100 * weights[name][i]).toFixed(2)}%`; key.textContent = weights[name][i] > 0.1 ? String(i + 1) : ""; key.style.setProperty("--share", "70%"); });
       state.textContent = calm ? "" : still(name) ? "did not notice" : "noticed";
       state.className = still(name) ? "" : "attn-x-moved";
     }
