@@ -45,7 +45,7 @@ function render({ model, el }) {
   const [left, top] = [24, 44], cell = (376 - left) / size, every = [...Array(size).keys()];
   const PRESETS = { window: { window: 3 }, dilated: { window: 3, dilation: 3 }, strided: { stride: 4 }, blocks: { block: 5 }, global: { num_global: 1 }, random: { painted: scattered(size, 4) } };
   // runs of cells as thick lines, one path for each shade; the gaps are drawn over them
-  const shades = [...Array(LAYERS + 1).keys()].map((n) => s("path", { class: "attn-x-run", "stroke-width": cell.toFixed(1), opacity: n ? (0.62 - 0.08 * n).toFixed(2) : 1 }));
+  const shades = [...Array(LAYERS + 1).keys()].map((n) => s("path", { class: "attn-x-run", "stroke-width": cell.toFixed(1), opacity: n ? (0.65 ** Math.max(1, n - 1)).toFixed(2) : 1 }));
   const gaps = every.map((i) => `M${left} ${(top + i * cell).toFixed(1)}H376M${(left + i * cell).toFixed(1)} ${top}V396`).join("");
   const brush = s("g", { class: "attn-x-grip attn-x-brush", tabindex: 0, role: "button" }, s("rect", { width: cell + 1, height: cell + 1, rx: 3, class: "attn-x-frame" }));
   const cells = s("g", { class: "attn-x-canvas" }, s("rect", { x: left, y: top, width: 376 - left, height: 396 - top, class: "attn-x-void" }), ...shades, s("path", { class: "attn-x-gaps", d: gaps }));
@@ -91,8 +91,8 @@ function render({ model, el }) {
     cost.className = pairs > 100 ? "attn-x-bad" : "";
     depth.textContent = complete ? String(complete) : `> ${LAYERS}`;
     note.textContent = `layer${complete === 1 ? "" : "s"} of this mask, until every pair is reached`;
-    legend.replaceChildren(...["computed", ...(layers > 1 ? ["layer 2"] : []), ...every.slice(3, layers + 1).map(String)].flatMap((text, n) => {
-      const x = [104, 196][n] ?? 210 + 28 * n;
+    legend.replaceChildren(...["layer 1 (computed)", ...every.slice(2, layers + 1).map(String)].flatMap((text, n) => {
+      const x = n ? 220 + 28 * n : 104;
       return [s("path", { class: "attn-x-run", "stroke-width": 10, opacity: shades[n ? n + 1 : 0].getAttribute("opacity"), d: `M${x - 14} 33h10` }), s("text", { x, y: 37 }, text)];
     }));
     const reached = layer.flat().filter((one) => one && one <= layers).length;
