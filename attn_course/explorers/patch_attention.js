@@ -123,7 +123,7 @@ function render({ model, el }) {
   const asking = knob({ label: "Patch that asks", min: 1, max: 16, step: 1, value: start.asking + 1, oninput: (value) => change({ asking: value - 1 }) });
   const head = knob({ label: "Head of the Transformer", min: 1, max: 4, step: 1, value: start.head + 1, oninput(value) { model.set("head", value - 1); draw(); } });
   const entry = knob({ label: "Element of the 3 × 3 kernel", min: 1, max: 9, step: 1, value: start.entry + 1, oninput: (value) => change({ entry: value - 1 }) });
-  let painting = false, at = 0, colour = 1, place = 11;
+  let painting = false, at = 0, colour = 1, place = 11, before = null; // at first the pattern comes from where the convolution looks
 
   // the second pattern moves to another patch
   function carry(to) {
@@ -132,7 +132,7 @@ function render({ model, el }) {
     const pixels = [...model.get("pixels")], [from, goal] = [block(place), block(to)], moved = from.map((i) => pixels[i]);
     from.forEach((i, j) => { pixels[i] = pixels[goal[j]]; });
     goal.forEach((i, j) => { pixels[i] = moved[j]; });
-    place = to;
+    [before, place] = [place, to];
     change({ pixels });
   }
   const paint = (i, value) => { const pixels = [...model.get("pixels")]; pixels[i] = value; change({ pixels }); };
@@ -141,7 +141,8 @@ function render({ model, el }) {
     const grip = s("rect", { width: 4 * UNIT, height: 4 * UNIT, class: "attn-x-patch-grip" }), cursor = s("rect", { width: UNIT, height: UNIT, class: "attn-x-patch-cursor", visibility: "hidden" });
     const sheet = s("rect", { width: WIDE, height: WIDE, fill: "transparent", visibility: "hidden" });
     const hold = s("g", { class: "attn-x-grip", tabindex: n ? -1 : 0, role: "application", "aria-label": "The second pattern: arrow keys move it" }, sheet, grip, cursor);
-    top.append(hold);
+    const ghost = s("rect", { width: 4 * UNIT, height: 4 * UNIT, class: "attn-x-ghost" }), old = s("text", { "text-anchor": "middle", class: "attn-x-faint" }, "before"), now = s("text", { "text-anchor": "end" }, "pattern now");
+    top.append(ghost, old, now, hold);
     const point = (event) => { const box = top.parentNode.children[1].getBoundingClientRect(), scale = SIDE / box.width; return [(event.clientX - box.left) * scale, (event.clientY - box.top) * scale].map((value) => Math.min(SIDE - 1, Math.max(0, Math.floor(value)))); };
     const pixel = (event) => { const [x, y] = point(event); return y * SIDE + x; };
     draggable(hold, {
@@ -160,11 +161,11 @@ function render({ model, el }) {
       draw();
     });
     hold.addEventListener("focus", draw);
-    return { grip, cursor, sheet, hold };
+    return { grip, cursor, sheet, hold, ghost, old, now };
   });
   const mode = button("Paint", () => { painting = !painting; mode.setAttribute("aria-pressed", String(painting)); draw(); });
   mode.setAttribute("aria-pressed", "false");
-  const reset = () => { place = 11; asking.set(start.asking + 1); head.set(start.head + 1); entry.set(start.entry + 1); model.set("head", start.head); change({ pixels: start.pixels, asking: start.asking, entry: start.entry }); };
+  const reset = () => { [before, place] = [null, 11]; asking.set(start.asking + 1); head.set(start.head + 1); entry.set(start.entry + 1); model.set("head", start.head); change({ pixels: start.pixels, asking: start.asking, entry: start.entry }); };
   // a file of the reader's, cut to a square: the lighter and the darker third of its pixels
   const id = unique("file"), file = h("input", { type: "file", id, accept: "image/*", onchange: async () => {
     if (!file.files[0]) return;
@@ -182,7 +183,13 @@ function render({ model, el }) {
     const result = numbers.now(), own = model.get("asking"), weights = result.weights[model.get("head")], pixels = model.get("pixels");
     attention.draw(pixels, weights, own, place);
     convolution.draw(pixels, result.fixed, own, place);
-    for (const { grip, cursor, sheet, hold } of handles) {
+    before ??= result.fixed.indexOf(1);
+    for (const { grip, cursor, sheet, hold, ghost, old, now } of handles) {
+      const corner = (i) => [(i % CELLS) * 4 * UNIT, Math.floor(i / CELLS) * 4 * UNIT], [x, y] = corner(place), [u, v] = corner(before), left = place % CELLS < 2;
+      put(ghost, { x: u, y: v, visibility: painting ? "hidden" : "visible" }, []);
+      put(old, { x: u + 2 * UNIT, y: v + 13, visibility: painting || before === own ? "hidden" : "visible" }, []);
+      // clear of the weight and of the title
+      put(now, { x: left ? x : x + 4 * UNIT, y: place < 4 ? y + 4 * UNIT + 30 : place < 12 ? y - 5 : y - 22, "text-anchor": left ? "start" : "end", visibility: painting ? "hidden" : "visible" }, []);
       put(grip, { x: (place % CELLS) * 4 * UNIT, y: Math.floor(place / CELLS) * 4 * UNIT, visibility: painting ? "hidden" : "visible" }, []);
       put(cursor, { x: (at % SIDE) * UNIT, y: Math.floor(at / SIDE) * UNIT, visibility: painting ? "visible" : "hidden" }, []);
       sheet.setAttribute("visibility", painting ? "visible" : "hidden");
