@@ -123,12 +123,12 @@ function trail({ onpick }) {
       const line = s("path", { class: final ? "attn-x-hop attn-x-final" : "attn-x-hop", pathLength: 1, "stroke-width": (1 + 5 * share).toFixed(2), opacity: (0.2 + 0.8 * share).toFixed(2),
         d: `M${edge} ${start - up}C${out} ${start - up} ${out} ${y(j) + up} ${tip} ${y(j) + up}` }, s("title", {}, `${final ? "answer" : `hop ${k + 1}`}: ${share.toFixed(2)}`));
       const head = s("path", { class: final ? "attn-x-head attn-x-final" : "attn-x-head", opacity: (0.3 + 0.7 * share).toFixed(2), d: `M${edge} ${y(j) + up}l${side * 11} -6v12z` });
-      return { k, share, line, head, at: [edge + side * 32, y(i) + (i > j ? 19 : i === j ? -16 : -9)] };
+      return { k, share, line, head, at: final ? [edge + 38, y(j) + 22] : [edge + side * 32, y(i) + (i > j ? 19 : i === j ? -16 : -9)] };
     })));
     lines.replaceChildren(...arrows.flatMap(({ line, head }) => [line, head]));
-    labels.replaceChildren(...weights.map((_, k) => {
+    labels.replaceChildren(...stops.slice(1).map((_, k) => {
       const { at } = arrows.filter((one) => one.k === k).reduce((best, one) => (one.share > best.share ? one : best), { share: -1, at: [0, 0] });
-      return s("text", { x: at[0].toFixed(1), y: at[1].toFixed(1), "text-anchor": "middle", class: "attn-x-hop-name" }, `hop ${k + 1}`);
+      return s("text", { x: at[0].toFixed(1), y: at[1].toFixed(1), "text-anchor": "middle", class: k < weights.length ? "attn-x-hop-name" : "attn-x-answered" }, k < weights.length ? `hop ${k + 1}` : "answer");
     }));
     const chance = Math.round(100 * (chances[places.indexOf(answer)] ?? 0));
     answered.textContent = `in the ${answer}, ${chance} % sure`;
