@@ -60,7 +60,7 @@ function render({ model, el }) {
       return [s("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: 22, class: waits ? "attn-x-seat attn-x-idle" : "attn-x-seat" }), s("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: fill.toFixed(1), class: "attn-x-adds" }),
         s("text", { x: x.toFixed(1), y: y.toFixed(1), "text-anchor": "middle", class: "attn-x-tiptext attn-x-ofquery" }, `q${rank}`),
         s("path", { class: "attn-x-hand attn-x-stem", d: "M-4 -5L3 0L-4 5", transform: `translate(${u.toFixed(1)} ${v.toFixed(1)}) rotate(${angle.toFixed(1)})` }),
-        ...(side ? [line(`device ${rank}`, -10), line(tokens(rank), 5), line(busy, 20)] : [line(`device ${rank}, ${tokens(rank)}: ${busy}`, b < high ? 2 : 12)])];
+        ...(side ? [`device ${rank}`, tokens(rank), busy].map((text, i) => line(text, 15 * i - 10 + 8 * Math.sign(Math.round((b - high) / 40)))) : [line(`device ${rank}, ${tokens(rank)}: ${busy}`, b < high ? 2 : 12)])];
     }));
     blocks.replaceChildren(...ranks.map((rank) => {
       const [x, y] = place(rank + step + moved, radius - 42);
