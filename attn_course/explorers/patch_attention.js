@@ -187,7 +187,7 @@ function render({ model, el }) {
     for (const { grip, cursor, sheet, hold, ghost, old, now } of handles) {
       const corner = (i) => [(i % CELLS) * 4 * UNIT, Math.floor(i / CELLS) * 4 * UNIT], [x, y] = corner(place), [u, v] = corner(before), left = place % CELLS < 2;
       put(ghost, { x: u, y: v, visibility: painting ? "hidden" : "visible" }, []);
-      put(old, { x: u + 2 * UNIT, y: v + 13, visibility: painting || before === own ? "hidden" : "visible" }, []);
+      put(old, { x: u + 2 * UNIT, y: v + (before === place + 4 && place < 4 ? 43 : 13), visibility: painting || before === own ? "hidden" : "visible" }, []);
       // clear of the weight and of the title
       put(now, { x: left ? x : x + 4 * UNIT, y: place < 4 ? y + 4 * UNIT + 30 : place < 12 ? y - 5 : y - 22, "text-anchor": left ? "start" : "end", visibility: painting ? "hidden" : "visible" }, []);
       put(grip, { x: (place % CELLS) * 4 * UNIT, y: Math.floor(place / CELLS) * 4 * UNIT, visibility: painting ? "hidden" : "visible" }, []);
