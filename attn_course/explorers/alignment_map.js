@@ -149,7 +149,7 @@ function heatmap(tell) {
         return cell;
       }));
       table.replaceChildren(
-        h("caption", {}, `Row: what it writes, at last the end. Column: what it reads.${expected ? " Outlined: what it translates." : ""}`),
+        h("caption", {}, `Row: a word that it writes, then the end of the sentence. Column: a word that it reads.${expected ? " Outlined: what it translates." : ""}`),
         h("thead", {}, h("tr", {}, h("td"), ...source.map((word, j) => h("th", { scope: "col", class: known[j] ? "" : "attn-x-strange" }, h("span", {}, shown(word)))))),
         h("tbody", {}, ...cells.map((row, t) => h("tr", {}, h("th", { scope: "row", class: copied[t] ? "attn-x-strange" : output[t] === END ? "attn-x-end" : "" }, output[t] === END ? "end" : shown(output[t])), ...row))));
     },

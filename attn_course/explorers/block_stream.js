@@ -132,7 +132,7 @@ function render({ model, el }) {
   const joined = button("Residual connection", () => { change({ residual: !model.get("residual") }); joined.setAttribute("aria-pressed", String(model.get("residual"))); });
   joined.setAttribute("aria-pressed", String(model.get("residual")));
   frame(el, {
-    question: "How much survives a deep stack along its residual path?",
+    question: "How much of a token and of its gradient survives a stack?",
     picture: [node],
     controls: [
       chips("Place of the norm", [["post", "post-norm"], ["pre", "pre-norm"], ["none", "no norm"]], model.get("norm"), (norm) => change({ norm })).node,

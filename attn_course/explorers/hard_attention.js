@@ -46,7 +46,7 @@ function render({ model, el }) {
   const grip = s("g", {}, s("rect", { x: 36, y: -14, width: 340, height: 28, fill: "transparent" }), s("path", { class: "attn-x-axis", "stroke-dasharray": "3 4", d: "M36 0H300" }),
     s("rect", { x: 298, y: -13, width: 80, height: 26, rx: 13, class: "attn-x-tip attn-x-own" }), said);
   const node = s("svg", { viewBox: "0 0 380 362", role: "group", "aria-label": `${RUNS} estimates of a gradient: with more draws each, they come closer to the exact value` },
-    result, s("text", { x: 0, y: 34 }, "one draw: one position sampled, one estimate"), band, s("text", { x: middle, y: 56, "text-anchor": "middle", class: "attn-x-strong" }, `exact gradient ± ${CLOSE}`), s("text", { x: 0, y: 56, class: "attn-x-faint" }, "draws per dot"), s("path", { class: "attn-x-axis", d: `M${middle} ${top - 16}V${y(last) + 16}` }),
+    result, s("text", { x: 0, y: 34 }, "one draw: attend to one random position, get one estimate"), band, s("text", { x: middle, y: 56, "text-anchor": "middle", class: "attn-x-strong" }, `exact gradient ± ${CLOSE}`), s("text", { x: 0, y: 56, class: "attn-x-faint" }, "draws per dot"), s("path", { class: "attn-x-axis", d: `M${middle} ${top - 16}V${y(last) + 16}` }),
     ...LEVELS.flatMap((draws, level) => (level % 2 ? [] : [s("text", { x: 28, y: y(level) + 4, "text-anchor": "end", class: "attn-x-faint" }, String(draws))])),
     s("text", { x: 36, y: 358 }, "← too low"), s("text", { x: 324, y: 358, "text-anchor": "end" }, "too high →"), passed, drops, grip);
   const tell = sliding(grip, { label: "draws for each estimate", max: last, at: (_, pixel) => (pixel - top) / step, get: () => Math.round(model.get("level")), onmove: (level) => change({ level }), far: 2, down: true });

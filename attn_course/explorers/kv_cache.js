@@ -55,7 +55,7 @@ function render({ model, el }) {
     controls: [
       h("div", { class: "attn-x-top" }, player("Write the text", 8, (share) => go(Math.round(share * most)))),
       h("p", { class: "attn-x-note" }, "Or drag the edge of the area. Without a cache all red words are computed again for the blue one."),
-      h("p", { class: "attn-x-big" }, ratio, "as much work without the cache, up to this word"),
+      h("p", { class: "attn-x-big" }, ratio, "as much work in all without the cache, up to this word"),
       voice.node],
     more: [fold("More", h("div", { class: "attn-x-stage" },
       h("table", { class: "attn-x-table" }, h("caption", {}, "Memory of the cache, by kind of heads"),

@@ -23,13 +23,13 @@ export function compute({ scores, values, order, tile, corrected }) {
 function render({ model, el }) {
   const numbers = results(model, compute, ["scores", "values", "order", "tile", "corrected"]), voice = announcer(false);
   const [left, right, top, line, low] = [78, 278, 76, 156, 284], count = model.get("scores").length, each = (right - left) / count;
-  const height = Math.max(...model.get("scores")) - Math.min(...model.get("scores")), y = (score) => top + ((Math.max(...model.get("scores")) - score) / height) * (line - top - 6);
+  const height = Math.max(...model.get("scores")) - Math.min(0, ...model.get("scores")), y = (score) => top + ((Math.max(...model.get("scores")) - score) / height) * (line - top - 6);
   const keys = s("g"), weights = s("g"), sums = s("g"), level = s("path", { class: "attn-x-axis", "stroke-dasharray": "4 3" }), edge = s("path", { class: "attn-x-axis" }), ring = s("circle", { r: 9, cy: low + 36, class: "attn-x-tip attn-x-own" });
   const most = s("text", { class: "attn-x-panel", "text-anchor": "end" }), shrink = s("text", { class: "attn-x-strong attn-x-panel", x: 4, y: 184, "pointer-events": "none" }), [read, compared] = [13, 31].map((y) => s("text", { x: 4, y, class: "attn-x-panel" }));
   const grip = s("g", {}, s("rect", { x: -22, y: top, width: 44, height: low - top + 46, fill: "transparent" }), edge, ring);
   const node = s("svg", { viewBox: "0 0 380 334", role: "group", "aria-label": "Keys are read from left to right: their scores, their weights against the largest score so far, and the two sums that are kept" },
     read, compared, ...[["weight w: e to the (score − largest so far)", 50], ["scores", line], ["weights w", low], ["values v", low + 16, "attn-x-ofvalue"]].map(([text, y, look]) => s("text", { x: 4, y, class: look ?? (text === "scores" ? "attn-x-faint" : "attn-x-ofweight") }, text)), keys, level, most, weights,
-    s("path", { class: "attn-x-axis", d: `M${left} ${low}H${right}M292 ${low}H376` }),
+    s("path", { class: "attn-x-axis", d: `M${left} ${y(0)}H${right}M${left} ${low}H${right}M292 ${low}H376` }), s("text", { x: left - 5, y: y(0) + 4, "text-anchor": "end", class: "attn-x-faint" }, "0"),
     s("text", { x: 312, y: low + 16, "text-anchor": "middle", class: "attn-x-ofvalue" }, "Σ w v"), s("text", { x: 356, y: low + 16, "text-anchor": "middle", class: "attn-x-ofweight" }, "Σ w"), sums, grip, shrink);
   const upright = (x) => `M${x} ${top}V${line + 10}M${x} ${line + 36}V${low}`; // not through the words between
   let share = 1; // how much of the last tile's step is done, while it moves
@@ -50,7 +50,7 @@ function render({ model, el }) {
       return group > step ? 0 : group < step ? mix(weight(i, step - 1), weight(i, step), first) : second * weight(i, step);
     });
     const best = mix(before.top, now.top, step > 1 ? first : 1);
-    keys.replaceChildren(...Array.from({ length: tiles() + 1 }, (_, i) => s("path", { class: "attn-x-grid", "stroke-dasharray": "2 3", d: upright(left + each * Math.min(count, i * tile)) })), ...places.map((place, i) => s("rect", { x: (left + i * each + 4).toFixed(1), width: (each - 8).toFixed(1), y: y(scores[place]).toFixed(1), height: (line - y(scores[place])).toFixed(1), class: i < step * tile ? "attn-x-band" : "attn-x-void" })));
+    keys.replaceChildren(...Array.from({ length: tiles() + 1 }, (_, i) => s("path", { class: "attn-x-grid", "stroke-dasharray": "2 3", d: upright(left + each * Math.min(count, i * tile)) })), ...places.map((place, i) => s("rect", { x: (left + i * each + 4).toFixed(1), width: (each - 8).toFixed(1), y: Math.min(y(scores[place]), y(0)).toFixed(1), height: Math.max(1, Math.abs(y(scores[place]) - y(0))).toFixed(1), class: i < step * tile ? "attn-x-band" : "attn-x-void" })));
     weights.replaceChildren(...places.flatMap((place, i) => {
       const group = Math.floor(i / tile) + 1, x = (left + i * each + 4).toFixed(1), bar = (size, look) => s("rect", { x, width: (each - 8).toFixed(1), y: (low - 84 * size).toFixed(1), height: (84 * size).toFixed(1), class: look });
       const stale = bars[i] > Math.exp(scores[place] - best) + 1e-9;
@@ -68,7 +68,7 @@ function render({ model, el }) {
     level.setAttribute("d", `M${left} ${y(best).toFixed(1)}H${end.toFixed(1)}`);
     put(most, { x: Math.max(end - 5, left + 50).toFixed(1), y: (y(best) - 6).toFixed(1) }, []);
     most.textContent = `max ${digits(best, 1)}`;
-    shrink.textContent = step === 1 ? "first tile: nothing to rescale" : now.factor < 1 ? `new max in this tile: old weights (dotted) × ${digits(now.factor, 2)}` : model.get("corrected") || now.top === before.top ? "same max: old weights stay" : "new max, old weights not rescaled";
+    shrink.textContent = step === 1 ? "first tile: nothing to rescale" : now.factor < 1 ? `max ${digits(before.top, 1)} → ${digits(now.top, 1)}: old weights (dotted) × ${digits(now.factor, 2)}` : model.get("corrected") || now.top === before.top ? "same max: old weights stay" : "new max, old weights not rescaled";
     put(grip, { transform: `translate(${end.toFixed(1)} 0)` }, []);
     edge.setAttribute("d", `${upright(0)}M0 ${low + 21}v6`);
     tell(step, `${step} of ${steps.length}`);

@@ -43,7 +43,7 @@ function render({ model, el }) {
   const rows = h("tbody");
   // a round lasts as long as its busiest device
   const lost = (split) => {
-    const devices = count(), causal = model.get("causal"), rounds = Array.from({ length: model.get("step") + 1 }, (_, step) => compute({ devices, step, split, causal }).now);
+    const devices = count(), causal = model.get("causal"), rounds = Array.from({ length: devices }, (_, step) => compute({ devices, step, split, causal }).now);
     const spent = rounds.reduce((sum, pairs) => sum + Math.max(...pairs), 0), work = rounds.flat().reduce((a, b) => a + b, 0);
     return 100 * (1 - work / (devices * spent));
   };
@@ -85,7 +85,7 @@ function render({ model, el }) {
     shares.replaceChildren(...SPLITS.flatMap((split, i) => {
       const share = lost(split), mine = split === model.get("split"), y = 13 + 20 * i, look = mine ? "attn-x-panel" : "attn-x-faint";
       return [s("text", { x: 4, y, class: look }, split), s("rect", { x: 90, y: y - 11, width: (2 * share + 1).toFixed(1), height: 14, class: mine ? "attn-x-minus" : "attn-x-takes" }),
-        s("text", { x: (98 + 2 * share).toFixed(1), y, class: look }, `${share.toFixed(0)} %${mine ? " of the time so far is waiting" : ""}`)];
+        s("text", { x: (98 + 2 * share).toFixed(1), y, class: look }, `${share.toFixed(0)} %${mine ? " of the time is waiting" : ""}`)];
     }));
     const cell = 248 / owner.length;
     pairs_.replaceChildren(...when.flatMap((row, i) => row.map((at, j) => s("rect", { x: (30 + j * cell).toFixed(1), y: (22 + i * cell).toFixed(1), width: (cell - 1.5).toFixed(1), height: (cell - 1.5).toFixed(1), class: at < 0 ? "attn-x-void" : at === step ? "attn-x-plus" : at < step ? "attn-x-band" : "attn-x-band attn-x-band2" }))),

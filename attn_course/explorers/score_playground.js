@@ -134,7 +134,7 @@ function render({ model, el }) {
     for (const { name, keys, state, was } of strips) {
       was.hidden = taken < 0;
       if (taken >= 0) was.style.width = `${(100 * mark[name][taken]).toFixed(2)}%`;
-      keys.forEach((key, i) => { key.hidden = taken >= 0 && i !== taken; key.style.width = `${(100 * weights[name][i]).toFixed(2)}%`; key.textContent = weights[name][i] > 0.1 ? String(i + 1) : ""; key.style.setProperty("--share", "70%"); });
+      keys.forEach((key, i) => { key.hidden = taken >= 0 && i !== taken; key.style.width = `${(100 * weights[name][i]).toFixed(2)}%`; key.textContent = taken < 0 && weights[name][i] > 0.1 ? String(i + 1) : ""; key.style.setProperty("--share", "70%"); });
       state.textContent = calm ? "" : still(name) ? "did not notice" : "noticed";
       state.className = still(name) ? "" : "attn-x-moved";
     }

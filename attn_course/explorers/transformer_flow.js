@@ -101,7 +101,7 @@ function render({ model, el }) {
         s("text", { x: x + 15, y: LOW + 110, "text-anchor": "middle", class: "attn-x-flow-letter" }, visible(alphabet[i])), s("text", { x: x + 34, y: LOW + 92 }, chance(b))];
     }));
     big.replaceChildren(off.length ? `${chance(from)} → ${chance(to)}` : chance(from));
-    under.textContent = `chance of “${visible(wanted)}”${off.length === 0 ? " with all heads" : off.length === 1 ? ` without ${name(off[0])}` : ` without ${off.length} heads`}${off.length === 1 && tried.size === count ? `. No other head alone costs more than ${chance(Math.max(...[...tried].filter(([i]) => i !== off[0]).map(([, loss]) => loss)))}.` : ""}`;
+    under.textContent = `chance of “${visible(wanted)}”${off.length === 0 ? " with all heads" : off.length === 1 ? ` without head ${short(off[0])}` : ` without ${off.length} heads`}${off.length === 1 && tried.size === count ? `. No other head alone costs more than ${chance(Math.max(...[...tried].filter(([i]) => i !== off[0]).map(([, loss]) => loss)))}.` : ""}`;
     flip.textContent = `Switch ${short(head)} ${off.includes(head) ? "on" : "off"}`;
     voice.say(`${name(head)}: ${off.includes(head) ? "off" : "on"}. ${off.length ? `Without ${off.length === 1 ? name(off[0]) : `${off.length} heads`} ` : ""}“${visible(alphabet[got])}” comes next; chance of “${visible(wanted)}” ${chance(to)}.`);
   }

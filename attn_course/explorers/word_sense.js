@@ -127,7 +127,7 @@ function render({ model, el }) {
     chosen.forEach((one, i) => one.setAttribute("aria-pressed", String(i === index)));
     const others = weights.map((weight, i) => (i === place ? -1 : weight)), best = others.indexOf(Math.max(...others));
     const lean = Math.abs(mean[0] - mean[1]) < 0.05 * total ? "stays between the two" : `leans to ${axes[mean[0] > mean[1] ? 0 : 1]}`;
-    voice.say(`Beside itself, ${words[place]} attends most to “${words[best]}”, ${Math.round(100 * weights[best])} %. It ${lean}.`);
+    voice.say(`Apart from itself, ${words[place]} attends most to “${words[best]}”, ${Math.round(100 * weights[best])} %. It ${lean}.`);
   }
   const pick = (i) => {
     const { words, vectors, place } = examples[i];
