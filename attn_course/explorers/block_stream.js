@@ -124,7 +124,7 @@ function render({ model, el }) {
     ends[0].textContent = `${share.textContent} token`;
     ends[1].textContent = returned.textContent;
     const both = Math.max(shares[steps][0], copied[0] / copied[steps]);
-    verdict.textContent = `${{ pre: "Pre-norm", post: "Post-norm", none: "No norm" }[norm]}${residual ? "" : ", no residual"}: ${both < 0.01 ? `${both ? "almost " : ""}nothing survives` : `${share.textContent} survives up, ${returned.textContent} back`}`;
+    verdict.textContent = `${{ pre: "Pre-norm", post: "Post-norm", none: "No norm" }[norm]}${residual ? "" : ", no residual"}: ${both < 0.01 ? `${both ? "almost " : ""}nothing of either survives` : `${share.textContent} up, ${returned.textContent} back`}`;
     const sum = residual ? "x + f(" : "f(";
     rule.textContent = `x ← ${{ post: `norm(${sum}x))`, pre: `${sum}norm(x))`, none: `${sum}x)` }[norm]}, where f is attention, then feed-forward`;
     voice.say(`${{ pre: "Pre-norm", post: "Post-norm", none: "No norm" }[norm]}, ${residual ? "with" : "without"} residual connection.`);

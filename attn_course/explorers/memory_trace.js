@@ -34,7 +34,7 @@ function render({ model, el }) {
   const stored = s("g"), held = s("g"), flying = s("g"), down = s("text", { x: 150, y: 194, "text-anchor": "end" }, ""), up = s("text", { x: 230, y: 194 }, ""), who = s("text", { x: 8, y: CHIP + 17 });
   const chip = s("g", {}, box(8, CHIP + 26, 180, 96, "attn-x-trace-part"), s("text", { x: 14, y: CHIP + 41 }, "shared memory"));
   const node = s("svg", { viewBox: `0 0 380 ${CHIP + 130}`, role: "group", "aria-label": "memory (HBM) above, the chip below, and the tiles that travel between them" },
-    box(1, 1, 378, 172, "attn-x-trace-hbm"), s("text", { x: 8, y: 18, class: "attn-x-trace-name" }, "memory (HBM)"), s("text", { x: 372, y: 18, "text-anchor": "end" }, "darker: moved more often"), stored,
+    box(1, 1, 378, 172, "attn-x-trace-hbm"), s("text", { x: 8, y: 18, class: "attn-x-trace-name" }, "GPU memory (HBM)"), s("text", { x: 372, y: 18, "text-anchor": "end" }, "darker: moved more often"), stored,
     s("path", { class: "attn-x-trace-lane", d: `M164 173V${CHIP}M216 173V${CHIP}` }), down, up,
     s("path", { class: "attn-x-axis", d: "M172 182v22m-5 -6l5 6l5 -6M208 204v-22m-5 6l5 -6l5 6" }),
     box(1, CHIP, 378, 128, "attn-x-trace-chip"), who, chip, box(200, CHIP + 26, 172, 96, "attn-x-trace-part"), s("text", { x: 206, y: CHIP + 41 }, "registers"), held, flying);
@@ -92,7 +92,7 @@ function render({ model, el }) {
     down.textContent = `read ${read.toLocaleString("en")} B`;
     up.textContent = `written ${written.toLocaleString("en")} B`;
     const launches = 1 + Math.max(...trace.steps.map((access) => access[0]));
-    who.textContent = `chip: ${launches > 1 ? `kernel ${launch + 1} of ${launches}, ` : ""}program ${program}`;
+    who.textContent = `chip: ${launches > 1 ? `kernel ${launch + 1} of ${launches}, ` : ""}program ${program}, now at the frame`;
     more.textContent = `${((read + written) / least).toFixed(1)}×`;
     bytes.replaceChildren(...[["moved so far", read + written], ["whole kernel", numbers.now().all], ["least", least]].map(([name, number]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, `${number.toLocaleString("en")} B`))));
     stepper.set(step);

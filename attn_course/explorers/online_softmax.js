@@ -73,10 +73,10 @@ function render({ model, el }) {
     edge.setAttribute("d", `${upright(0)}M0 ${low + 21}v6`);
     tell(step, `${step} of ${steps.length}`);
     // the softmax over the keys that have been read, with the largest of their scores known
-    const known = places.slice(0, step * tile), exact = share < 1 ? null : compute({ scores: known.map((place) => scores[place]), values: known.map((place) => values[place]), order: "as given", tile, corrected: true }).expected, wrong = exact !== null && Math.abs(now.output - exact) > 1e-9;
+    const known = places.slice(0, step * tile), kept = (corrected) => compute({ scores: known.map((place) => scores[place]), values: known.map((place) => values[place]), order: "as given", tile, corrected }), exact = share < 1 ? null : kept(true).expected, plain = exact === null ? 0 : kept(false).steps.at(-1).output, wrong = exact !== null && Math.abs(now.output - exact) > 1e-9;
     mean.textContent = digits(all > 0 ? mixed / all : 0, 2);
-    read.textContent = `${known.length} of ${count} keys read: ${exact === null ? "max, Σ w, Σ w v are kept" : `mean ${digits(now.output, 2)}, ${wrong ? "wrong:" : "the same"}`}`;
-    compared.textContent = exact === null ? "" : `${wrong ? "" : "as "}a full softmax over ${known.length === count ? "all" : "these"} ${known.length}${wrong ? ` gives ${digits(exact, 2)}` : ""}`;
+    read.textContent = `${known.length} of ${count} keys read: ${exact === null ? "max, Σ w, Σ w v are kept" : `mean ${digits(now.output, 2)}, ${wrong ? "wrong:" : "as in a full softmax"}`}`;
+    compared.textContent = exact === null ? "" : `${wrong ? "a full softmax " : ""}over ${known.length === count ? "all" : "these"} ${known.length}${wrong ? ` gives ${digits(exact, 2)}` : Math.abs(plain - exact) > 1e-9 ? `; without rescaling: ${digits(plain, 2)}` : ""}`;
     mean.className = wrong ? "attn-x-bad" : "";
     said.textContent = "= Σ w v / Σ w";
     rows.replaceChildren(...steps.slice(0, step).map((one, i) => h("tr", {}, h("th", { scope: "row" }, String(i + 1)), ...[one.top, one.factor, one.total, one.mixture, one.output].map((value) => h("td", {}, digits(value, 2))))));

@@ -82,10 +82,14 @@ function render({ model, el }) {
     edge.setAttribute("d", `M0 ${under}V${under + 90}`);
     put(tip, { cy: under + 98 }, []);
     tell(step, `${step + 1} of ${devices}`);
+    const dealt = (split) => { // the tokens of each device
+      const { owner } = compute({ devices, step, split, causal: false });
+      return ranks.map((rank) => owner.flatMap((own, place) => (own === rank ? [place] : [])).join(" ")).join(" | ");
+    };
     shares.replaceChildren(...SPLITS.flatMap((split, i) => {
       const share = lost(split), mine = split === model.get("split"), y = 13 + 20 * i, look = mine ? "attn-x-panel" : "attn-x-faint";
-      return [s("text", { x: 4, y, class: look }, split), s("rect", { x: 90, y: y - 11, width: (2 * share + 1).toFixed(1), height: 14, class: mine ? "attn-x-minus" : "attn-x-takes" }),
-        s("text", { x: (98 + 2 * share).toFixed(1), y, class: look }, `${share.toFixed(0)} %${mine ? " of the time is waiting" : ""}`)];
+      return [s("text", { x: 4, y, class: look }, split), s("rect", { x: 90, y: y - 11, width: (share + 1).toFixed(1), height: 14, class: mine ? "attn-x-minus" : "attn-x-takes" }),
+        s("text", { x: (98 + share).toFixed(1), y, class: look }, `${share.toFixed(0)} %${mine ? " waiting" : ""}`), ...(devices < 5 ? [s("text", { x: 376, y, "text-anchor": "end", class: "attn-x-faint" }, dealt(split))] : [])];
     }));
     const cell = 248 / owner.length;
     pairs_.replaceChildren(...when.flatMap((row, i) => row.map((at, j) => s("rect", { x: (30 + j * cell).toFixed(1), y: (22 + i * cell).toFixed(1), width: (cell - 1.5).toFixed(1), height: (cell - 1.5).toFixed(1), class: at < 0 ? "attn-x-void" : at === step ? "attn-x-plus" : at < step ? "attn-x-band" : "attn-x-band attn-x-band2" }))),
